@@ -3,6 +3,7 @@ package redislock_test
 import (
 	"context"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -79,4 +80,38 @@ func TestACancelBeforeTheFirstAnswer(t *testing.T) {
 		require.ErrorIs(t, l.Do(left, "n", name, func(context.Context) error { return nil }), context.Canceled)
 		testscope.InTime(t, time.Since(start), 50*time.Millisecond+distributed.HeartbeatInterval(wllock.DefaultLeaseTTL), "the return")
 	}
+}
+
+// A proxy that lacks a command closes the connection: the error says at which.
+func TestACommandThatAProxyLacksIsNamed(t *testing.T) {
+	t.Parallel()
+	proxy, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer proxy.Close()
+	go func() {
+		for {
+			c, err := proxy.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				for got := make([]byte, 4096); ; {
+					n, err := c.Read(got)
+					if text := strings.ToLower(string(got[:n])); err != nil || strings.Contains(text, "info") {
+						return
+					}
+					if _, err = c.Write([]byte("-ERR unknown command\r\n")); err != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	b, err := redislock.Open("redis://" + proxy.Addr().String())
+	require.NoError(t, err)
+	defer b.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	require.ErrorContains(t, b.Ping(ctx), "the connection is closed at INFO, as by a proxy that lacks it")
 }

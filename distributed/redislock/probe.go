@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -169,13 +170,21 @@ func systemOfStart(start string) string {
 func (b *Backend) about(ctx context.Context, tag string) error {
 	info, err := b.s.tr.About(ctx, tag)
 	if err != nil {
-		return err
+		return closedAt("INFO", err)
 	}
 	if err = b.fit(info); err != nil {
 		return err
 	}
 	b.s.single.Store(info.Single)
-	return b.measure(ctx, tag)
+	return closedAt("PING", b.measure(ctx, tag))
+}
+
+// closedAt names the command at which the connection was closed. So does a proxy that lacks it.
+func closedAt(command string, err error) error {
+	if !errors.Is(err, io.EOF) {
+		return err
+	}
+	return fmt.Errorf("the connection is closed at %s, as by a proxy that lacks it: %w", command, err)
 }
 
 // tryKeys tries every command on keys that begin so. Where no system is known yet it tries whether the server takes scripts that write.
@@ -183,7 +192,7 @@ func (b *Backend) tryKeys(ctx context.Context, tag string, starts []string) erro
 	if len(starts) == 0 {
 		c := conn.NewCall(readyScript, nil)
 		b.s.tr.Do(ctx, c)
-		return c.Err
+		return closedAt("EVALSHA", c.Err)
 	}
 	calls := make([]*conn.Call, len(starts))
 	for i, start := range starts {
@@ -192,7 +201,7 @@ func (b *Backend) tryKeys(ctx context.Context, tag string, starts []string) erro
 	b.s.tr.Do(ctx, calls...)
 	for i, c := range calls {
 		if c.Err != nil {
-			return lacksKey(starts[i], c.Err)
+			return lacksKey(starts[i], closedAt("EVALSHA", c.Err))
 		}
 		if err := missingRules(starts[i], readProbe(c.Reply)); err != nil {
 			return err
