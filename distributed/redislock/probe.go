@@ -24,6 +24,8 @@ const (
 	firstBudget = time.Second
 	// nodeBudget bounds the probe of one node of a cluster, because another may answer.
 	nodeBudget = 500 * time.Millisecond
+	// lastWord is how long a probe whose caller has gone may still say what it knows.
+	lastWord = 20 * time.Millisecond
 	// pingBudget bounds a Ping whose context has no end.
 	pingBudget = 5 * time.Second
 )
@@ -67,6 +69,11 @@ func (b *Backend) prove(ctx context.Context, budget time.Duration, key string) e
 	case err := <-proven:
 		return err
 	case <-gone:
+	}
+	select {
+	case err := <-proven: // unless it waits for an answer it says why there was none before
+		return err
+	case <-time.After(lastWord):
 		return conn.Unavailable("", ctx.Err())
 	}
 }

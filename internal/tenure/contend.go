@@ -13,14 +13,16 @@ func (t *Tenure) LeaseContended(l distributed.Lease) {
 		t.readmit(l)
 	}
 	t.mu.Lock()
-	ours, key := t.current.lease == l, t.key
+	ours := t.current.lease == l
 	lingering := ours && t.current.lingering && wanted(l)
+	if lingering { // else the key may be that of a later use
+		t.group.wanted.note(t.key)
+	}
 	if ours && contended && !t.share() {
 		t.current.draining = true
 	}
 	t.mu.Unlock()
 	if lingering {
-		t.group.wanted.note(key)
 		t.endLinger()
 	}
 }
