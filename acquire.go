@@ -190,7 +190,7 @@ func ahead(ask local.Ask, err error) int {
 // refused makes the error of a caller that did not get the lock.
 func (l *Locker) refused(ctx context.Context, h *hold.Hold, n *nameState, atBackend bool, ahead int, err error) error {
 	holder, err := holderIn(err)
-	e := &Error{Op: "acquire", Key: h.Shown(), Tier: TierLocal, LocalWait: h.LocalWait(), Err: public(ctx, err)}
+	e := &Error{Op: "acquire", Key: h.Shown(), Tier: TierLocal, LocalWait: h.LocalWait(), Err: l.public(ctx, err)}
 	if atBackend {
 		e.Tier, e.DistributedWait = TierDistributed, time.Since(h.TurnAt())
 	}
@@ -200,7 +200,6 @@ func (l *Locker) refused(ctx context.Context, h *hold.Hold, n *nameState, atBack
 		e.Err = l.blame(e.Err)
 		why = outcomeOf(e.Err)
 	}
-	e.Err = l.observer.Redaction.Error(e.Err, h.Key())
 	switch why {
 	case report.QueueFull:
 		e.RetryAfter, e.Holder = n.RetryAfter(ahead), l.holderOf(h.Key())
@@ -226,7 +225,7 @@ func (l *Locker) blame(err error) error {
 		return err
 	}
 	if why := l.policy.Suspect(); why != nil {
-		return fmt.Errorf("%w: %w", err, why)
+		return fmt.Errorf("%w: %w", err, l.observer.Redaction.Error(why))
 	}
 	return err
 }

@@ -111,6 +111,11 @@ func (e *Error) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
+// public is the function of this name for an error that holds no key, if keys are redacted. What a caller has ended its context with is its own.
+func (l *Locker) public(ctx context.Context, err error) error {
+	return public(ctx, l.observer.Redaction.Error(err))
+}
+
 // public translates the errors of the tiers into those of this package. A context's error gets its cause beside it.
 func public(ctx context.Context, err error) error {
 	switch {
@@ -169,7 +174,7 @@ func outcomeOf(err error) report.Outcome {
 func left(h *hold.Hold, kept bool, err error) error { return explain(h, h.Reasons(kept, err), err) }
 
 // explain joins the error of a hold with its function's. Each reason is in it once: the function may have returned the
-// cause of its context, or the error of a nested guard of the same hold. Without reasons it is the function's.
+// cause of its context, or the error of a nested guard of the same hold, also of one that the loss kept out. Without reasons it is the function's.
 func explain(h *hold.Hold, reasons []error, err error) error {
 	if len(reasons) == 0 {
 		return err
@@ -180,19 +185,23 @@ func explain(h *hold.Hold, reasons []error, err error) error {
 			missing = append(missing, r)
 		}
 	}
+	shown := h.Shown()
 	e, explained := errors.AsType[*Error](err)
+	same := explained && e.Key == shown
 	switch {
-	case explained && e.Ran && e.Key == h.Shown() && len(missing) == 0:
+	case same && e.Ran && len(missing) == 0:
 		return err
-	case explained && e.Ran && e.Key == h.Shown():
-		return report.Join(holdError(h, missing), err)
+	case same && e.Ran:
+		return report.Join(holdError(h, shown, missing), err)
+	case same && err == error(e) && len(missing) == 0: // a nested call that was refused because the lock was lost
+		return holdError(h, shown, reasons)
 	case !explained && len(missing) < len(reasons):
-		return holdError(h, append(missing, err))
+		return holdError(h, shown, append(missing, err))
 	}
-	return report.Join(holdError(h, reasons), err)
+	return report.Join(holdError(h, shown, reasons), err)
 }
 
-func holdError(h *hold.Hold, reasons []error) error {
-	return &Error{Op: "hold", Key: h.Shown(), Tier: TierDistributed, Waited: h.LocalWait() + h.DistributedWait(),
+func holdError(h *hold.Hold, shown string, reasons []error) error {
+	return &Error{Op: "hold", Key: shown, Tier: TierDistributed, Waited: h.LocalWait() + h.DistributedWait(),
 		LocalWait: h.LocalWait(), DistributedWait: h.DistributedWait(), Ran: true, Err: report.Join(reasons...), Broken: h.Broken()}
 }

@@ -80,6 +80,8 @@ func (c *candidate) term(ctx context.Context) (again bool, err error) {
 		return !kept, err
 	}
 	switch {
+	case errors.Is(err, ErrLeaseLost) && errors.Is(c.last, ErrLeaseLost) && !errors.Is(err, ctx.Err()): // the hold around it, in which it has led
+		return false, c.last
 	case ctx != nil && ctx.Err() != nil && c.last != nil:
 		return false, report.Join(err, c.last)
 	case ctx == nil, ctx.Err() != nil, !errors.Is(err, ErrUnavailable), errors.Is(err, distributed.ErrClosed): // a closed backend stays so

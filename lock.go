@@ -29,8 +29,11 @@ func (k *Lock) Context() context.Context { return k.ctx }
 // Release releases the lock and waits, until ctx ends, for the backend's answer, if the lease goes back to the backend. It
 // returns an error that matches ErrLeaseLost if the lock was lost before, ErrUnavailable if the backend did not answer, and the
 // error of ctx if that ended first. The lock is released all the same, in the background, or at the latest when its lease
-// expires. Repeated calls do nothing and return nil, or ErrLeaseLost as before.
+// expires. Repeated calls do nothing and return nil, or ErrLeaseLost as before. A nil context is an error at once, and releases nothing.
 func (k *Lock) Release(ctx context.Context) error {
+	if ctx == nil {
+		return errNilContext
+	}
 	if k.released.Swap(true) {
 		return left(k.hold, !k.hold.MarkedLost(), nil)
 	}
@@ -41,7 +44,7 @@ func (k *Lock) Release(ctx context.Context) error {
 		return left(k.hold, false, nil)
 	case err != nil:
 		return &Error{Op: "release", Key: k.hold.Shown(), Tier: TierDistributed, Ran: true,
-			Err: k.hold.Group().Observer.Redaction.Error(public(ctx, err), k.hold.Key())}
+			Err: public(ctx, k.hold.Group().Observer.Redaction.Error(err))}
 	}
 	return nil
 }

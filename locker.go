@@ -102,9 +102,6 @@ func (l *Locker) state() report.State {
 // policyFor wraps the backend in the chosen outage policy.
 func policyFor(system string, b distributed.Backend, s *settings, o *report.Observer) policy {
 	c := outage.Config{Backend: b, System: system, TTL: s.leaseTTL, Longest: s.longestTTL, Logger: o.Log()}
-	if o.Redaction != nil {
-		c.Redact = o.Redaction.Error
-	}
 	if s.outage == LocalOnly {
 		return outage.NewLocalOnly(c)
 	}
@@ -143,6 +140,9 @@ func (l *Locker) System() string { return l.names.system }
 // about a key of the Locker's system with its lease TTL, so that missing rights and a round trip too long for the TTL show.
 // Others are asked whether they can do their work. It takes no lock. The error Is ErrUnavailable or the context's.
 func (l *Locker) Ping(ctx context.Context) error {
+	if ctx == nil {
+		return errNilContext
+	}
 	ask := l.backend.Ping
 	if p, ok := distributed.ProberOf(l.backend); ok {
 		ask = func(ctx context.Context) error {
@@ -150,7 +150,7 @@ func (l *Locker) Ping(ctx context.Context) error {
 		}
 	}
 	if err := ask(ctx); err != nil {
-		return fmt.Errorf("wllock: ping: %w", l.observer.Redaction.Error(public(ctx, err), ""))
+		return fmt.Errorf("wllock: ping: %w", l.public(ctx, err))
 	}
 	return nil
 }
@@ -165,8 +165,11 @@ func (l *Locker) SetThreshold(name string, n int) error { return l.names.setThre
 // leases are abandoned, and Close returns the context's error. It leaves the backend open unless WithOwnedBackend was given. A
 // backend that needs longer than ctx allows goes on closing by itself. At last it waits for log lines, spans and measurements,
 // for 1 s at most. If some are left because a logger or telemetry stands still, its error says how many. Close may be called
-// more than once.
+// more than once. A nil context is an error at once, and closes nothing.
 func (l *Locker) Close(ctx context.Context) error { // rule T8
+	if ctx == nil {
+		return errNilContext
+	}
 	l.queue.Close()
 	l.tenures.Close()
 	for _, t := range l.inUse() {
@@ -200,14 +203,14 @@ func (l *Locker) disconnect(ctx context.Context) error {
 	}()
 	select {
 	case err := <-done:
-		return err
+		return l.observer.Redaction.Error(err)
 	case <-ctx.Done():
 	}
 	grace := time.NewTimer(disconnectGrace)
 	defer grace.Stop()
 	select {
 	case err := <-done:
-		return err
+		return l.observer.Redaction.Error(err)
 	case <-grace.C:
 		return fmt.Errorf("wllock: close: the backend is still closing: %w", ctx.Err())
 	}
@@ -238,14 +241,11 @@ func (l *Locker) abandon(ctx context.Context) error { // rule T8
 			h.End(ErrClosed)
 		})
 	}
-	for i, key := range held { // when no mutex is held
-		held[i] = nametext.Quote(l.observer.Redaction.Name(key))
-	}
-	return fmt.Errorf("wllock: close: %s: %w", stillHeld(held), ctx.Err())
+	return fmt.Errorf("wllock: close: %s: %w", l.stillHeld(held), ctx.Err())
 }
 
 // stillHeld counts the locks and names the first three keys.
-func stillHeld(keys []string) string {
+func (l *Locker) stillHeld(keys []string) string {
 	const most = 3
 	n := len(keys)
 	slices.Sort(keys)
@@ -253,6 +253,9 @@ func stillHeld(keys []string) string {
 	more := ""
 	if len(keys) > most {
 		keys, more = keys[:most], ", ..."
+	}
+	for i, key := range keys {
+		keys[i] = nametext.Quote(l.observer.Redaction.Name(key))
 	}
 	names := strings.Join(keys, ", ") + more
 	switch n {

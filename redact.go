@@ -19,11 +19,15 @@ const (
 // keys that are account numbers or addresses, and logs that many may read. Log lines have the key then without debug lines as well.
 //
 // redact gets the key without system and name. [HashKeys] makes one. Another should return different texts for different keys, or errors
-// and log lines do not tell which lock they are about. Many goroutines call it, and wait for it.
+// and log lines do not tell which lock they are about. Many goroutines call it. Only the caller that gets the text waits for it, or the
+// log. If it panics, or ends its goroutine, the text is "redacted".
 //
-// Held.Key, HeldKey, Inspect, and what fn returns or panics with stay as they are. So does the lock service, because all processes must
-// use the same key there: who may read it sees the keys. If the text of the backend's error has the key, another error stands in
-// for it: errors.Is still finds what it wrapped, and errors.As does not. Give all Lockers of a backend the option. Names of locks and
+// Held.Key, HeldKey, Inspect, and what fn returns or panics with stay as they are, and so does the cause of a context of the program's. So
+// does the lock service, because all processes must use the same key there: who may read it sees the keys.
+//
+// A backend's error may name the key in any form. Of its text only what can hold no key is left: what was asked, whether it was refused or
+// unavailable, addresses, codes of the service, and hints of wllock. "(redacted)" stands for the rest. errors.Is still finds what it wraps,
+// and errors.As only what holds no key. The reason of a Break is a person's text, and left out as well: Inspect tells it. Names of locks and
 // instances are no keys.
 func WithKeyRedaction(redact func(key string) string) Option {
 	return option(func(s *settings) {

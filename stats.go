@@ -36,7 +36,7 @@ type LostLock struct {
 // out of service when a backend that all of them share is away, none is left.
 func (l *Locker) Health() BackendStats {
 	s := BackendStats(l.policy.Status())
-	s.Err = l.observer.Redaction.Error(s.Err, "")
+	s.Err = l.observer.Redaction.Error(s.Err)
 	return s
 }
 

@@ -20,6 +20,9 @@ func (l *Locker) Instance() string { return l.instance }
 // Inspect asks the backend who holds a lock and who waits for it, over all instances. It is for people: its answer is past when
 // it is read. The error Is errors.ErrUnsupported if the backend cannot tell. distributed.InspectorOf(backend) can do more.
 func (l *Locker) Inspect(ctx context.Context, name, key string) (distributed.Inspection, error) {
+	if ctx == nil {
+		return distributed.Inspection{}, l.mistake(errNilContext, name, key)
+	}
 	if err := report.Join(checkPart("name", name), checkKey(key)); err != nil {
 		return distributed.Inspection{}, l.invalid(name, key, err)
 	}
@@ -29,7 +32,7 @@ func (l *Locker) Inspect(ctx context.Context, name, key string) (distributed.Ins
 	}
 	found, err := i.Inspect(ctx, l.names.system+":"+name+":"+key)
 	if err != nil {
-		return found, fmt.Errorf("wllock: inspect: %w", l.observer.Redaction.Error(public(ctx, err), l.names.system+":"+name+":"+key))
+		return found, fmt.Errorf("wllock: inspect: %w", l.public(ctx, err))
 	}
 	return found, nil
 }

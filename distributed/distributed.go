@@ -3,22 +3,23 @@ package distributed
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
+
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // The errors of a Backend. Match them with errors.Is. The error of the backend's own client is wrapped beside them.
 var (
 	// ErrHeld answers an Enter with NoWait when another holds the lock or is queued for it.
-	ErrHeld = errors.New("lock is held by another")
+	ErrHeld = keyless.Errorf("lock is held by another")
 	// ErrLeaseLost says that a lease has ended: expired, taken away, or never known to the backend.
-	ErrLeaseLost = errors.New("lease lost")
+	ErrLeaseLost = keyless.Errorf("lease lost")
 	// ErrUnavailable says that the backend could not be reached, did not answer in time, or refused to work.
-	ErrUnavailable = errors.New("lock backend unavailable")
+	ErrUnavailable = keyless.Errorf("lock backend unavailable")
 	// ErrInvalidKey answers for a key that no lock of this backend may have.
-	ErrInvalidKey = errors.New("invalid lock name")
+	ErrInvalidKey = keyless.Errorf("invalid lock name")
 	// ErrClosed answers every call on a closed Backend.
-	ErrClosed = errors.New("lock backend is closed")
+	ErrClosed = keyless.Errorf("lock backend is closed")
 )
 
 // Mode says how a lock is asked for.
@@ -79,9 +80,9 @@ type Request struct {
 func (r *Request) CheckLimit() error {
 	switch {
 	case r.Limit < 0:
-		return fmt.Errorf("a limit of %d leases: want 0 or more", r.Limit)
+		return keyless.Errorf("a limit of %d leases: want 0 or more", r.Limit)
 	case r.Limit > 0 && r.Mode != Shared:
-		return fmt.Errorf("a limit of %d leases: an %v request has none", r.Limit, r.Mode)
+		return keyless.Errorf("a limit of %d leases: an %v request has none", r.Limit, r.Mode)
 	}
 	return nil
 }
@@ -92,7 +93,7 @@ func (r *Request) Unlimited() error {
 	if r.Limit == 0 {
 		return nil
 	}
-	return fmt.Errorf("permits (a limit of %d leases): %w by this backend", r.Limit, errors.ErrUnsupported)
+	return keyless.Errorf("permits (a limit of %d leases): %w by this backend", r.Limit, errors.ErrUnsupported)
 }
 
 // Place is a position in the backend's queue for one key.

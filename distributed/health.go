@@ -2,8 +2,9 @@ package distributed
 
 import (
 	"context"
-	"errors"
 	"time"
+
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // Kinds of ErrUnavailable that say what came of a request. They stand beside it: an error that Is one of them Is
@@ -11,9 +12,9 @@ import (
 var (
 	// ErrRefused says that the service answered and would not do it: a missing right, a wrong password, no memory, a
 	// server that only reads, one that is too old.
-	ErrRefused = errors.New("lock backend refused")
+	ErrRefused = keyless.Errorf("lock backend refused")
 	// ErrUnreached says that there was no connection, so that nothing was sent and nothing can have been done.
-	ErrUnreached = errors.New("lock backend not reached")
+	ErrUnreached = keyless.Errorf("lock backend not reached")
 )
 
 // Observable is an optional ability of a Backend: it reports what comes of its exchanges with the service. As long as the

@@ -8,10 +8,12 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // ErrNotHeld answers a Break of a lock that is free, or that others hold than those that were found.
-var ErrNotHeld = errors.New("lock is not held")
+var ErrNotHeld = keyless.Errorf("lock is not held")
 
 // Inspector is an optional ability of a Backend, for people and their tools: it tells who holds a lock and who waits for it,
 // and ends a lease by force. It is not for programs that want the lock: what it says is past when it is read.
@@ -110,7 +112,7 @@ func NewBreaking(found Inspection, by, reason string) (Breaking, error) {
 	case found.Foreign:
 		return Breaking{}, errors.New("break: the lock is held by a client that is not wllock: end it by that client's means")
 	case !found.Held() || found.State == "":
-		return Breaking{}, fmt.Errorf("break: %w", ErrNotHeld)
+		return Breaking{}, keyless.Errorf("break: %w", ErrNotHeld)
 	}
 	return Breaking{By: by, Reason: reason, Holder: found.Holder()}, nil
 }
@@ -149,6 +151,9 @@ func HeldAndTold(holder string) error { return &HeldError{holder, true} }
 
 // Error implements error.
 func (e *HeldError) Error() string { return ErrHeld.Error() }
+
+// Keyless is what is shown of e where keys are redacted: a holder is no key.
+func (e *HeldError) Keyless() (text string, safe bool) { return e.Error(), true }
 
 // Is makes it an ErrHeld.
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }

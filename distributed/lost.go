@@ -1,6 +1,10 @@
 package distributed
 
-import "time"
+import (
+	"time"
+
+	"github.com/wllock/wllock/internal/keyless"
+)
 
 // LostError is ErrLeaseLost with the reason why the lease was not renewed. Get it with errors.As.
 //
@@ -12,8 +16,16 @@ type LostError struct {
 }
 
 // Error implements error.
-func (e *LostError) Error() string {
-	return ErrLeaseLost.Error() + ": its last renewal, at " + e.At.UTC().Format("15:04:05.000Z07:00") + ", failed: " + e.Err.Error()
+func (e *LostError) Error() string { return e.with(e.Err.Error()) }
+
+func (e *LostError) with(why string) string {
+	return ErrLeaseLost.Error() + ": its last renewal, at " + e.At.UTC().Format("15:04:05.000Z07:00") + ", failed: " + why
+}
+
+// Keyless is what is shown of e where keys are redacted.
+func (e *LostError) Keyless() (text string, safe bool) {
+	text, safe = keyless.Text(e.Err)
+	return e.with(text), safe
 }
 
 // Is reports that target is ErrLeaseLost, or a LostError of whatever reason: a lease is lost once.

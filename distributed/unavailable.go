@@ -4,31 +4,48 @@ import (
 	"errors"
 	"slices"
 	"strings"
+
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // away is the error of a backend that cannot do its work.
 type away struct {
 	text string
+	says string // where, and what kind it is: text without why
+	why  error
 	is   []error
 }
 
 // Unavailable returns an error for a backend: it Is ErrUnavailable, why, and all of also. Its text is on one line: where, whether the
 // service has refused (ErrRefused) or is unavailable, and why. Without where it is why alone.
+//
+// where is a constant, or at least holds no key: it is shown where keys are redacted, and the text of why is not.
 func Unavailable(where string, why error, also ...error) error {
-	a := &away{is: append([]error{ErrUnavailable, why}, also...)}
-	a.text = oneLine(why.Error())
+	a := &away{why: why, is: append([]error{ErrUnavailable, why}, also...)}
 	switch {
 	case where == "":
 	case errors.Is(a, ErrRefused):
-		a.text = where + ": refused: " + a.text
+		a.says = where + ": refused: "
 	default:
-		a.text = where + ": unavailable: " + a.text
+		a.says = where + ": unavailable: "
 	}
+	a.text = a.says + oneLine(why.Error())
 	return a
 }
 
 // Error implements error.
 func (a *away) Error() string { return a.text }
+
+// Keyless is what is shown of a where keys are redacted.
+func (a *away) Keyless() (text string, safe bool) {
+	text, _ = keyless.Text(a.why)
+	safe = true
+	for _, err := range a.is {
+		_, one := keyless.Text(err)
+		safe = safe && one
+	}
+	return a.says + oneLine(text), safe
+}
 
 // Unwrap is for errors.Is and errors.As.
 func (a *away) Unwrap() []error { return a.is }

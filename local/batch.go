@@ -2,15 +2,16 @@ package local
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"sync/atomic"
 	"time"
+
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // ErrRides is what Enter returns to a caller that the leader of a batch has taken along: it is served without a turn of its
 // own. See Member.Wait.
-var ErrRides = errors.New("taken along in a batch")
+var ErrRides = keyless.Errorf("taken along in a batch")
 
 // Group tells callers that may share a batch from all others: members of one group have the same pointer.
 type Group struct{ _ byte } // not empty: pointers to empty structs may be equal

@@ -2,29 +2,29 @@ package local
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"hash/maphash"
 	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // The errors of Enter. If the caller's context ends, Enter returns that context's error instead.
 var (
 	// ErrQueueFull: as many callers wait for the key as allowed.
-	ErrQueueFull = errors.New("local queue is full")
+	ErrQueueFull = keyless.Errorf("local queue is full")
 	// ErrHopeless: too many callers are ahead for the turn to come in time. It Is also ErrQueueFull.
-	ErrHopeless = fmt.Errorf("the wait would be longer than allowed: %w", ErrQueueFull)
+	ErrHopeless = keyless.Errorf("the wait would be longer than allowed: %w", ErrQueueFull)
 	// ErrBusy: the turn is held and the caller did not want to wait.
-	ErrBusy = errors.New("local turn is taken")
+	ErrBusy = keyless.Errorf("local turn is taken")
 	// ErrTimeout: the caller's deadline has passed.
-	ErrTimeout = errors.New("local wait timed out")
+	ErrTimeout = keyless.Errorf("local wait timed out")
 	// ErrClosed: the queue has been closed.
-	ErrClosed = errors.New("local queue is closed")
+	ErrClosed = keyless.Errorf("local queue is closed")
 	// ErrBehind is Alone's: the permits that are left wait elsewhere, perhaps for the caller.
-	ErrBehind = errors.New("all permits wait elsewhere")
+	ErrBehind = keyless.Errorf("all permits wait elsewhere")
 )
 
 // Unlimited, as Ask.Limit, lets any number of callers wait.

@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/deadline"
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // Attempt is one request for a lock and what became of it: see the table of states in the documentation of the package (rule C1).
@@ -98,7 +98,7 @@ func (a *Attempt[W]) enter(ctx context.Context, prev *Prev[W]) (Standing, error)
 	if err == nil && s.Kind == Granted && a.late(s) {
 		s.claimed = true
 		if s.Sent, err = a.renewNow(ctx, a.Window); errors.Is(err, distributed.ErrLeaseLost) {
-			err = distributed.Unavailable(a.b.set.Name+": enter", fmt.Errorf("answers take longer than the claim window of %v", a.Window))
+			err = distributed.Unavailable(a.b.set.Name+": enter", keyless.Errorf("answers take longer than the claim window of %v", a.Window))
 		}
 	}
 	return s, err

@@ -2,10 +2,10 @@ package driver
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // Driver speaks to one service. W is what it keeps of each attempt: the path of a node, a key and its revision. All methods are called
@@ -68,7 +68,7 @@ type Session interface {
 }
 
 // ErrOver says that the session of a request has ended, and that nothing of the request is left. A Driver wraps it.
-var ErrOver = distributed.Unavailable("", errors.New("the session has ended"))
+var ErrOver = distributed.Unavailable("", keyless.Errorf("the session has ended"))
 
 // Standing is what the service has said of an attempt.
 type Standing struct {

@@ -2,10 +2,10 @@ package driver
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // Dropped takes what a Drop has found. Unknown: the attempt is dropped again.
@@ -193,7 +193,7 @@ func (a *Attempt[W]) answer() (change <-chan struct{}, err error) {
 	return a.change, nil
 }
 
-var errSilent = errors.New("the service is silent")
+var errSilent = keyless.Errorf("the service is silent")
 
 // unanswered wraps the end of a caller's time, or says what came of the latest try.
 func (b *Backend[W]) unanswered(what string, err, why error) error {

@@ -1,9 +1,8 @@
 package driver
 
 import (
-	"fmt"
-
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // Numbers make fences of the numbers that a service gives its changes, which grow with every change of anything:
@@ -20,7 +19,7 @@ type Numbers struct {
 // Block returns the fences of a number. The first is left to readers that have seen the same number as a permit.
 func (n Numbers) Block(number int64, permit bool) (Block, error) {
 	if most := int64(1) << (63 - n.Bits); number <= 0 || number >= most {
-		return Block{}, fmt.Errorf("%w: %w: no fences for the %s %#x: want less than %#x", distributed.ErrUnavailable, distributed.ErrRefused, n.Name, number, most)
+		return Block{}, keyless.Errorf("%w: %w: no fences for the %s %#x: want less than %#x", distributed.ErrUnavailable, distributed.ErrRefused, n.Name, number, most)
 	}
 	b := Block{First: uint64(number) << n.Bits, Count: 1 << n.Bits}
 	if permit {

@@ -3,13 +3,13 @@ package driver
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // Class is what requests have in common that share a session. A lease can not last longer than its session without the service, and a lock
@@ -110,7 +110,7 @@ func (t *Task[W]) Await(ctx context.Context, ready func() (bool, error), late fu
 		change := t.change // first: or a change could be missed
 		t.mu.Unlock()
 		if t.Over() {
-			return fmt.Errorf("%s: %w", t.Lane.b.set.Name, ErrOver)
+			return keyless.Errorf("%s: %w", t.Lane.b.set.Name, ErrOver)
 		}
 		if is, err := ready(); is || err != nil {
 			return err

@@ -3,7 +3,6 @@ package etcdlock
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -11,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/keyless"
 	"github.com/wllock/wllock/internal/parts"
 )
 
@@ -46,7 +46,7 @@ func (b *Backend) Break(ctx context.Context, found distributed.Inspection, by, r
 		return record, b.engine.OrClosed(err)
 	}
 	record.Fence = fences.Last(revision - 1)
-	b.set.log.Warn("etcdlock: a lease was ended by force", "holder", record.Holder, "by", by, "reason", reason, "fence", record.Fence)
+	b.set.log.Warn("etcdlock: a lease was ended by force", "holder", record.Holder, "by", by, "fence", record.Fence)
 	return record, nil
 }
 
@@ -64,7 +64,7 @@ func (b *Backend) breakHolders(ctx context.Context, s *session, key string, youn
 		case ended != 0:
 			return ended, nil // the rest has left
 		default:
-			return 0, fmt.Errorf("etcdlock: break: %w", distributed.ErrNotHeld)
+			return 0, keyless.Errorf("etcdlock: break: %w", distributed.ErrNotHeld)
 		}
 		if put == nil {
 			if put, err = b.opRecord(ctx, s, key, record); err != nil {
@@ -85,7 +85,7 @@ func (b *Backend) breakHolders(ctx context.Context, s *session, key string, youn
 			return ended, nil
 		}
 	}
-	return 0, fmt.Errorf("etcdlock: break: readers come and go: %w", distributed.ErrUnavailable)
+	return 0, keyless.Errorf("etcdlock: break: readers come and go: %w", distributed.ErrUnavailable)
 }
 
 // holders reads who holds a lock.

@@ -3,7 +3,6 @@ package etcdlock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -12,18 +11,19 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver"
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // ErrInvalidTTL says that a lease TTL is shorter than the shortest etcd lease that the server grants, so that a crashed
 // holder would keep the lock for longer. It stands beside distributed.ErrRefused and ErrUnavailable.
-var ErrInvalidTTL = errors.New("etcdlock: lease TTL shorter than that of an etcd lease")
+var ErrInvalidTTL = keyless.Errorf("etcdlock: lease TTL shorter than that of an etcd lease")
 
 // errOver says that the session of a request has ended. Nothing of the request is left.
-var errOver = fmt.Errorf("etcdlock: the etcd lease has expired: %w", driver.ErrOver)
+var errOver = keyless.Errorf("etcdlock: the etcd lease has expired: %w", driver.ErrOver)
 
 // errUnknown stands beside an error after which the request may have been carried out or not, or may be later: etcd can
 // commit a proposal long after its client has given up, when a quorum is back.
-var errUnknown = errors.New("outcome unknown")
+var errUnknown = keyless.Errorf("outcome unknown")
 
 // explain wraps the error of an exchange. unsent: no connection was found for it.
 func explain(ctx context.Context, what string, err error, unsent bool) error {
@@ -31,7 +31,7 @@ func explain(ctx context.Context, what string, err error, unsent bool) error {
 	case err == nil:
 		return nil
 	case unsent && ctx.Err() == nil:
-		return distributed.Unavailable("etcdlock: "+what, err, distributed.ErrUnreached)
+		return distributed.Unavailable("etcdlock: "+what, coded(err), distributed.ErrUnreached)
 	case unsent:
 		return unreached(ctx.Err())
 	case ctx.Err() != nil:
@@ -43,9 +43,21 @@ func explain(ctx context.Context, what string, err error, unsent bool) error {
 	case codes.NotFound: // the only thing that we name and that can be missing is the etcd lease
 		return errOver
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Unknown, codes.Internal, codes.Aborted:
-		return distributed.Unavailable("etcdlock: "+what, err, errUnknown)
+		return distributed.Unavailable("etcdlock: "+what, coded(err), errUnknown)
 	}
 	return refusal(what, err)
+}
+
+// coded returns an error of the client with what of it holds no key: its code, or all if it is one of those that have one text.
+func coded(err error) error {
+	if _, safe := keyless.Text(err); safe { // the end of a context
+		return err
+	}
+	text := codeOf(err).String()
+	if _, constant := errors.AsType[rpctypes.EtcdError](rpctypes.Error(err)); constant {
+		text = err.Error()
+	}
+	return keyless.Known(err, text)
 }
 
 // cannotServe reports that a member has done nothing, since it is a learner, has no leader, is far behind the others, or has just been
@@ -82,7 +94,7 @@ func refusal(what string, err error) error {
 	case rpctypes.ErrorDesc(rpctypes.ErrGRPCUserEmpty):
 		hint = "authentication is on, and the client has no user: "
 	}
-	return distributed.Unavailable("etcdlock: "+what, fmt.Errorf("%s%w", hint, err), distributed.ErrRefused)
+	return distributed.Unavailable("etcdlock: "+what, keyless.Errorf("%s%w", hint, coded(err)), distributed.ErrRefused)
 }
 
 // unanswered wraps the end of a caller's time.
@@ -109,7 +121,7 @@ func codeOf(err error) codes.Code {
 
 // unreached wraps the end of a caller's time when nothing was sent.
 func unreached(err error) error {
-	return distributed.Unavailable("etcdlock", err, distributed.ErrUnreached)
+	return distributed.Unavailable("etcdlock", coded(err), distributed.ErrUnreached)
 }
 
 // isUnknown reports that a request may have been carried out.

@@ -3,7 +3,6 @@ package etcdlock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -13,11 +12,12 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver"
+	"github.com/wllock/wllock/internal/keyless"
 	"github.com/wllock/wllock/internal/parts"
 )
 
 // errRobbed says that an attempt's key is gone though nobody here has deleted it.
-var errRobbed = fmt.Errorf("etcdlock: the key of the request is gone: %w", distributed.ErrUnavailable)
+var errRobbed = keyless.Errorf("etcdlock: the key of the request is gone: %w", distributed.ErrUnavailable)
 
 // view is what a transaction has shown: the queue at one revision. Reads are linearizable: a member that lags catches up with the
 // leader first.

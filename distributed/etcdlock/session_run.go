@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver"
+	"github.com/wllock/wllock/internal/keyless"
 	"github.com/wllock/wllock/internal/parts"
 )
 
@@ -113,7 +113,7 @@ func (k *keepalives) try() error {
 }
 
 // errLeft says that a keepalive was answered in one term and the read after it in another.
-var errLeft = fmt.Errorf("etcdlock: keepalive: the leader has changed: %w", distributed.ErrUnavailable)
+var errLeft = keyless.Errorf("etcdlock: keepalive: the leader has changed: %w", distributed.ErrUnavailable)
 
 // confirm reads something, which a quorum has to confirm, and returns nil if that is in the term of a keepalive that was answered
 // before: see alive.

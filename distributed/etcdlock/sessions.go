@@ -2,11 +2,11 @@ package etcdlock
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver"
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 const (
@@ -41,7 +41,7 @@ func (b *Backend) forTTL(ctx context.Context, ttl time.Duration) (*session, erro
 		}
 	}
 	if granted := s.ttl(); granted > ttl {
-		return nil, fmt.Errorf("%w: %v, and the server grants at least %v, which is 1.5 times its election timeout in whole seconds: "+
+		return nil, keyless.Errorf("%w: %v, and the server grants at least %v, which is 1.5 times its election timeout in whole seconds: "+
 			"want a TTL (WithLeaseTTL) of at least that: %w: %w", ErrInvalidTTL, ttl, granted, distributed.ErrUnavailable, distributed.ErrRefused)
 	}
 	return s, nil

@@ -1,13 +1,13 @@
 package keepalive
 
 import (
-	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/deadline"
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // Lease is what this machine knows of one lease: how long it lasts, whether it is being renewed, and who is notified of
@@ -371,8 +371,8 @@ func (l *Lease) failed(asked time.Time, err error) {
 
 // Why a renewal has failed of which no backend could say more.
 var (
-	errSilent  = distributed.Unavailable("", errors.New("no answer"))
-	errNotSent = errors.New("it was not sent in time: this process stood still, or had no time")
+	errSilent  = distributed.Unavailable("", keyless.Errorf("no answer"))
+	errNotSent = keyless.Errorf("it was not sent in time: this process stood still, or had no time")
 )
 
 // unrenewed says why a lease expires of which no renewal has failed, and the next is, or was, due then. The caller holds mu.

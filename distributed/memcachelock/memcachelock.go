@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"sync/atomic"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver/register"
+	"github.com/wllock/wllock/internal/keyless"
 	"github.com/wllock/wllock/internal/parts"
 )
 
@@ -77,7 +77,7 @@ const maxTTL = 14 * 24 * time.Hour
 // Enter implements distributed.Backend. The TTL is 14 days at most.
 func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
 	if req.TTL > maxTTL {
-		return nil, nil, fmt.Errorf("memcachelock: a TTL of %v: want %v at most", req.TTL, maxTTL)
+		return nil, nil, keyless.Errorf("memcachelock: a TTL of %v: want %v at most", req.TTL, maxTTL)
 	}
 	for limit := b.limit.Load(); limit > int64(req.TTL/timeoutShare); limit = b.limit.Load() {
 		b.limit.CompareAndSwap(limit, int64(req.TTL/timeoutShare))

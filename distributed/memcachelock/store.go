@@ -14,6 +14,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver/register"
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // store is memcached as a register.Store. One danger is left: the unique numbers begin anew in a server that is restarted between a gets
@@ -34,7 +35,7 @@ func (s store) Get(_ context.Context, key string) (register.Document, error) {
 	case errors.Is(err, register.ErrConflict): // it is absent
 		return register.Document{}, nil
 	case err == nil && item.CasID == 0:
-		return register.Document{}, distributed.Unavailable("memcachelock", errors.New("the server runs without cas (-C)"), distributed.ErrRefused)
+		return register.Document{}, distributed.Unavailable("memcachelock", keyless.Errorf("the server runs without cas (-C)"), distributed.ErrRefused)
 	case err != nil:
 		return register.Document{}, err
 	}

@@ -3,16 +3,16 @@ package memlock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/keyless"
 	"github.com/wllock/wllock/internal/parts"
 )
 
 // errCut is what a partition does to every request: no connection, nothing sent.
-var errCut = fmt.Errorf("partitioned: %w: %w", distributed.ErrUnavailable, distributed.ErrUnreached)
+var errCut = keyless.Errorf("partitioned: %w: %w", distributed.ErrUnavailable, distributed.ErrUnreached)
 
 // health is what a Backend reports of its exchanges, and what its instances have said of their TTLs.
 type health struct {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/keyless"
 	"github.com/wllock/wllock/internal/parts"
 )
 
@@ -158,7 +159,7 @@ func (s *shard) breaks(found distributed.Inspection, record *distributed.Breakin
 	}
 	e := s.entries[found.Key]
 	if e == nil || !slices.ContainsFunc(e.owners, func(l *lease) bool { return l.id <= seen }) {
-		return nil, fmt.Errorf("memlock: break: %w", distributed.ErrNotHeld)
+		return nil, keyless.Errorf("memlock: break: %w", distributed.ErrNotHeld)
 	}
 	s.fence++ // between those reserved and those to come
 	record.At, record.Fence = time.Now(), s.fence

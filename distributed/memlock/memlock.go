@@ -11,13 +11,13 @@ package memlock
 
 import (
 	"context"
-	"fmt"
 	"hash/maphash"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // Backend is a distributed.Backend in memory, FIFO over all instances that share it. It has no goroutine of its own:
@@ -65,7 +65,7 @@ func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distribut
 		return nil, nil, err
 	}
 	if req.TTL < distributed.MinTTL {
-		return nil, nil, fmt.Errorf("lease TTL %v is below %v", req.TTL, distributed.MinTTL)
+		return nil, nil, keyless.Errorf("lease TTL %v is below %v", req.TTL, distributed.MinTTL)
 	}
 	if err := req.CheckLimit(); err != nil {
 		return nil, nil, err

@@ -3,12 +3,12 @@ package redislock
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
 	"github.com/wllock/wllock/internal/identity"
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // breakBudget bounds the tries of a Break.
@@ -38,11 +38,11 @@ func (b *Backend) Break(ctx context.Context, found distributed.Inspection, by, r
 	}
 	w := words(c.Reply)
 	if w.next() != "broken" {
-		return record, fmt.Errorf("redislock: break: %w", distributed.ErrNotHeld)
+		return record, keyless.Errorf("redislock: break: %w", distributed.ErrNotHeld)
 	}
 	record.Fence = parseFence(w.next())
 	record.At = readTime(string(w))
-	b.s.log.Warn("redislock: a lease was ended by force", "holder", record.Holder, "by", by, "reason", reason, "fence", record.Fence)
+	b.s.log.Warn("redislock: a lease was ended by force", "holder", record.Holder, "by", by, "fence", record.Fence)
 	return record, nil
 }
 

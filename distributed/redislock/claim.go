@@ -11,6 +11,7 @@ import (
 	"github.com/wllock/wllock/distributed/driver"
 	"github.com/wllock/wllock/internal/conn"
 	"github.com/wllock/wllock/internal/identity"
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // attempt is one Enter and what came of it: see package driver.
@@ -99,7 +100,7 @@ func (d half) Enter(ctx context.Context, a *attempt, prev *driver.Prev[claim]) (
 	switch r.kind {
 	case hasLease, hasPlace, heldByOther:
 	case outdated: // somebody uses our instance and process id; the attempt's number cannot have gone back
-		return driver.Standing{}, conn.Unavailable("enter", conn.Refusal(errors.New("the server knows a later attempt")))
+		return driver.Standing{}, conn.Unavailable("enter", conn.Refusal(keyless.Errorf("the server knows a later attempt")))
 	default:
 		return driver.Standing{}, conn.Unavailable("enter", conn.Refusal(fmt.Errorf("the server answers %q", r.kind)))
 	}

@@ -1,13 +1,13 @@
 package redislock
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // prefix starts the name of every helper key and channel, and the value of every lock.
@@ -20,7 +20,7 @@ const Format = 2
 // puts a client's text first (rule R19).
 func checkKey(key string) error {
 	if conn.IsHelper(key) {
-		return fmt.Errorf("redislock: %w: the Redis key begins with %q, as the helper keys do", distributed.ErrInvalidKey, prefix)
+		return keyless.Errorf("redislock: %w: the Redis key begins with %q, as the helper keys do", distributed.ErrInvalidKey, prefix)
 	}
 	return nil
 }

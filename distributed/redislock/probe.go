@@ -3,7 +3,6 @@ package redislock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strconv"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 const (
@@ -191,7 +191,7 @@ func closedAt(command string, err error) error {
 	if !errors.Is(err, io.EOF) {
 		return err
 	}
-	return fmt.Errorf("the connection is closed at %s, as by a proxy that lacks it: %w", command, err)
+	return keyless.Errorf("the connection is closed at %s, as by a proxy that lacks it: %w", command, err)
 }
 
 // tryKeys tries every command on keys that begin so. Where no system is known yet it tries whether the server takes scripts that write.
@@ -223,14 +223,14 @@ func lacksKey(start string, err error) error {
 	if !ok || !strings.HasPrefix(answer.Error(), "NOPERM") || !strings.Contains(answer.Error(), "key") {
 		return err
 	}
-	return conn.Refusal(fmt.Errorf("the user lacks the ACL rule ~%s*: %w", start, answer))
+	return conn.Refusal(keyless.Errorf("the user lacks the ACL rule ~%s*: %w", start, answer))
 }
 
 // fit judges what the server says about itself. A policy that can evict locks causes one warning: with memory to spare
 // it does no harm.
 func (b *Backend) fit(info conn.Info) error {
 	if major, err := strconv.Atoi(strings.SplitN(info.Version, ".", 2)[0]); err == nil && major < oldestMajor {
-		return conn.Refusal(fmt.Errorf("the server is too old: version %s, needed is %d.0", info.Version, oldestMajor))
+		return conn.Refusal(keyless.Errorf("the server is too old: version %s, needed is %d.0", info.Version, oldestMajor))
 	}
 	if info.Policy != "" && info.Policy != "noeviction" && info.MaxMemory != "0" && !b.proven.Load() {
 		b.s.log.Warn("redislock: the server may evict locks when its memory is full; set maxmemory-policy noeviction",
@@ -260,11 +260,11 @@ func missingRules(start string, refused []refusedCommand) error {
 		}
 	}
 	if len(missing) > 0 {
-		return conn.Refusal(fmt.Errorf("the server lacks the commands %s, as after rename-command in redis.conf (%s)",
+		return conn.Refusal(keyless.Errorf("the server lacks the commands %s, as after rename-command in redis.conf (%s)",
 			strings.Join(missing, " "), refused[len(refused)-1].why))
 	}
 	if len(rules) == 0 {
 		return nil
 	}
-	return conn.Refusal(fmt.Errorf("the user lacks the ACL rules %s (%s)", strings.Join(rules, " "), refused[len(refused)-1].why))
+	return conn.Refusal(keyless.Errorf("the user lacks the ACL rules %s (%s)", strings.Join(rules, " "), refused[len(refused)-1].why))
 }

@@ -3,11 +3,11 @@ package redislock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 const (
@@ -97,7 +97,7 @@ func (b *Backend) fastEnough(ctx context.Context, key string, ttl time.Duration)
 	if judged.allows(ttl) {
 		return nil
 	}
-	return conn.Unavailable("enter", conn.Refusal(fmt.Errorf("a lease TTL of %v is too short for round trips of %v: use at least %v",
+	return conn.Unavailable("enter", conn.Refusal(keyless.Errorf("a lease TTL of %v is too short for round trips of %v: use at least %v",
 		ttl, judged.rtt.Round(time.Millisecond/10), judged.shortestTTL())))
 }
 

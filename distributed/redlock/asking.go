@@ -7,6 +7,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // enter asks all servers at once. prev may be nil.
@@ -190,10 +191,10 @@ func (a *attempt) young() error {
 		return nil
 	}
 	if rest <= 0 {
-		return errors.New("answers take longer than the claim window")
+		return keyless.Errorf("answers take longer than the claim window")
 	}
 	const why = "servers were started or flushed, or their clocks set, less than the longest lease TTL ago, and count in %v"
-	return conn.Refusal(fmt.Errorf(why, rest.Round(time.Millisecond)))
+	return conn.Refusal(keyless.Errorf(why, rest.Round(time.Millisecond)))
 }
 
 // observe reports the round that enters. The caller holds mu.

@@ -3,13 +3,13 @@ package redlock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
 	"github.com/wllock/wllock/internal/deadline"
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // attempt is one Enter and what came of it. It is registered from before it is sent until it has ended.
@@ -182,7 +182,7 @@ func (a *attempt) claim(until time.Time) {
 			a.state = waiting
 			then = func() { a.beat(everyNode) }
 		default:
-			then = a.fail(a.b.unavailable("enter", errors.New("answers take longer than the claim window")))
+			then = a.fail(a.b.unavailable("enter", keyless.Errorf("answers take longer than the claim window")))
 		}
 		a.mu.Unlock()
 		then()
@@ -201,7 +201,7 @@ func (a *attempt) await(ctx context.Context) (distributed.Lease, distributed.Pla
 		a.mu.Unlock()
 		return a.result.lease, a.result.place, a.result.err
 	}
-	err := fmt.Errorf("redlock: enter: %w", ctx.Err())
+	err := keyless.Errorf("redlock: enter: %w", ctx.Err())
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		if t := a.tally(); t.votes+t.waits < a.b.quorum { // the servers did not answer in time
 			a.observe(ctx.Err())

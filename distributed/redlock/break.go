@@ -3,13 +3,12 @@ package redlock
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"strings"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // brokenKey is where a server remembers the last Break of a lock.
@@ -56,11 +55,11 @@ func (b *Backend) Break(ctx context.Context, found distributed.Inspection, by, r
 	}
 	switch judgeBreak(len(b.nodes), said["answered"], said["broken"], said["high"]) {
 	case higher:
-		return record, b.unavailable("break", errors.New("the servers' fences have changed: try again"))
+		return record, b.unavailable("break", keyless.Errorf("the servers' fences have changed: try again"))
 	case refused:
-		return record, fmt.Errorf("redlock: break: %w", distributed.ErrNotHeld)
+		return record, keyless.Errorf("redlock: break: %w", distributed.ErrNotHeld)
 	}
-	b.log.Warn("redlock: a lease was ended by force", "holder", record.Holder, "by", by, "reason", reason, "fence", record.Fence)
+	b.log.Warn("redlock: a lease was ended by force", "holder", record.Holder, "by", by, "fence", record.Fence)
 	return record, nil
 }
 

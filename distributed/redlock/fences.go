@@ -11,6 +11,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
+	"github.com/wllock/wllock/internal/keyless"
 	"github.com/wllock/wllock/internal/parts"
 )
 
@@ -71,7 +72,7 @@ func (l *lease) refill(ctx context.Context) (first, count uint64, err error) {
 			return first, count, nil
 		}
 	}
-	return 0, 0, b.unavailable("refill", errors.New("the servers' fences keep changing"))
+	return 0, 0, b.unavailable("refill", keyless.Errorf("the servers' fences keep changing"))
 }
 
 // reserve asks all servers to reserve a block; first 0 only asks what they know. least becomes what a majority would reserve.
@@ -144,7 +145,7 @@ func (v *fenceVote) answered(k *ask) {
 	v.decide(b)
 }
 
-var errYoung = errors.New("it may have forgotten fences, and counts when it has its data for the longest lease TTL")
+var errYoung = keyless.Errorf("it may have forgotten fences, and counts when it has its data for the longest lease TTL")
 
 // decide looks whether the outcome is known. The caller holds mu.
 func (v *fenceVote) decide(b *Backend) {

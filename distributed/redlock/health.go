@@ -3,12 +3,12 @@ package redlock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
+	"github.com/wllock/wllock/internal/keyless"
 	"github.com/wllock/wllock/internal/parts"
 )
 
@@ -63,7 +63,7 @@ func (b *Backend) ready(ctx context.Context, what string, k ask) error {
 			return err
 		}
 		if parts.Pause(ctx, again); ctx.Err() != nil {
-			return fmt.Errorf("%w: %w", err, ctx.Err())
+			return keyless.Errorf("%w: %w", err, ctx.Err())
 		}
 	}
 }

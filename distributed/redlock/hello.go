@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/wllock/wllock/internal/conn"
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // greet returns the options with a hello as the first question on every connection, about all systems that are known: hello.lua says why.
@@ -27,7 +28,7 @@ func (n *node) greet(o *redis.Options) *redis.Options {
 		}
 		reply, err := cn.Eval(ctx, helloScript.Text, nil, args...).Text()
 		if err != nil {
-			return fmt.Errorf("hello: %w", err)
+			return keyless.Errorf("hello: %w", err)
 		}
 		return n.b.met(n, reply, all...)
 	}
@@ -45,7 +46,7 @@ func (b *Backend) met(n *node, reply string, all ...*space) error {
 	defer b.runsMu.Unlock()
 	for i, run := range b.runs {
 		if i != n.index && run == f[0] {
-			b.twin = conn.Refusal(fmt.Errorf("%s and %s are one server: its vote would count twice", b.nodes[i].name, n.name))
+			b.twin = conn.Refusal(keyless.Errorf("%s and %s are one server: its vote would count twice", b.nodes[i].name, n.name))
 			return b.twin
 		}
 	}

@@ -2,7 +2,6 @@ package redlock
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 const (
@@ -76,8 +76,8 @@ type ask struct {
 }
 
 var (
-	errPaused = errors.New("it has failed repeatedly and is asked again soon")
-	errFull   = errors.New("too many questions wait for it")
+	errPaused = keyless.Errorf("it has failed repeatedly and is asked again soon")
+	errFull   = keyless.Errorf("too many questions wait for it")
 )
 
 // mayBeDone reports that a server may have done what was answered with this error.
@@ -102,7 +102,7 @@ func (n *node) enqueue(k *ask) error {
 	case n.closed:
 		return distributed.ErrClosed
 	case n.paused(time.Now()):
-		return fmt.Errorf("%w: %w", errPaused, n.why)
+		return keyless.Errorf("%w: %w", errPaused, n.why)
 	case len(l.queue) >= maxQueued:
 		return errFull
 	}
@@ -235,7 +235,7 @@ func (n *node) judge(batch []*ask, took time.Duration) {
 	n.pausedTo = time.Now().Add(backoff(n.failures - failuresToPause))
 	if !was {
 		n.b.pauses.Add(1)
-		n.b.log.Warn("redlock: a server does not answer", "server", n.name, "error", n.why)
+		n.b.log.Warn("redlock: a server does not answer", "server", n.name, "error", keyless.Of(n.why))
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/wllock/wllock/distributed/keepalive"
 	"github.com/wllock/wllock/internal/conn"
 	"github.com/wllock/wllock/internal/deadline"
+	"github.com/wllock/wllock/internal/keyless"
 	"github.com/wllock/wllock/internal/parts"
 )
 
@@ -210,7 +211,7 @@ func (b *Backend) failures(errs []error) error {
 	var all []error
 	for i, err := range errs {
 		if err != nil {
-			all = append(all, fmt.Errorf("%s: %w", b.nodes[i].name, err))
+			all = append(all, keyless.Errorf("%s: %w", b.nodes[i].name, err))
 		}
 	}
 	return &quorumError{all, len(b.nodes)}
@@ -225,11 +226,26 @@ type quorumError struct {
 
 // Error implements error.
 func (e *quorumError) Error() string {
+	return e.text(func(err error) string { return err.Error() })
+}
+
+func (e *quorumError) text(of func(error) string) string {
 	texts := make([]string, len(e.all))
 	for i, err := range e.all {
-		texts[i] = err.Error()
+		texts[i] = of(err)
 	}
 	return fmt.Sprintf("%d of %d servers failed: %s", len(e.all), e.n, strings.Join(texts, "; "))
+}
+
+// Keyless implements keyless.Error.
+func (e *quorumError) Keyless() (text string, safe bool) {
+	safe = true
+	text = e.text(func(err error) string {
+		t, one := keyless.Text(err)
+		safe = safe && one
+		return t
+	})
+	return text, safe
 }
 
 // Is implements the interface of errors.Is.

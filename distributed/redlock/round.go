@@ -3,16 +3,16 @@ package redlock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
+	"github.com/wllock/wllock/internal/keyless"
 )
 
-var errUnreadable = conn.Refusal(errors.New("the server's answer cannot be read"))
+var errUnreadable = conn.Refusal(keyless.Errorf("the server's answer cannot be read"))
 
 // gathering waits for a majority of answers to one question.
 type gathering struct {
@@ -60,7 +60,7 @@ func (g *gathering) wait(ctx context.Context, limit time.Duration) error {
 	case <-t.C:
 	case <-ctx.Done():
 		if errors.Is(ctx.Err(), context.Canceled) {
-			return fmt.Errorf("redlock: %s: %w", g.what, ctx.Err())
+			return keyless.Errorf("redlock: %s: %w", g.what, ctx.Err())
 		}
 		return distributed.Unavailable("redlock: "+g.what, ctx.Err())
 	}
@@ -83,7 +83,7 @@ func (g *gathering) wait(ctx context.Context, limit time.Duration) error {
 	return g.b.unavailable(g.what, err)
 }
 
-var errLate = errors.New("no answer in time")
+var errLate = keyless.Errorf("no answer in time")
 
 func (g *gathering) texts() []string {
 	g.mu.Lock()

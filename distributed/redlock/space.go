@@ -1,7 +1,6 @@
 package redlock
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // realm is behind a system's space (see conn.SpaceOf) in the names of our helper keys and channels: those of redislock, which may be on the
@@ -36,7 +36,7 @@ func spaceOf(name string) string {
 // checkKey refuses a key that is among the helper keys.
 func checkKey(key string) error {
 	if conn.IsHelper(key) {
-		return fmt.Errorf("redlock: %w: the key begins with %q, as the helper keys do", distributed.ErrInvalidKey, conn.HelperPrefix)
+		return keyless.Errorf("redlock: %w: the key begins with %q, as the helper keys do", distributed.ErrInvalidKey, conn.HelperPrefix)
 	}
 	return nil
 }

@@ -3,13 +3,13 @@ package sqllock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // note is the statement that keeps a record.
@@ -37,10 +37,10 @@ func (b *Backend) Break(ctx context.Context, found distributed.Inspection, by, r
 	case err != nil:
 		return record, err
 	case !done:
-		return record, fmt.Errorf("sqllock: break: %w", distributed.ErrNotHeld)
+		return record, keyless.Errorf("sqllock: break: %w", distributed.ErrNotHeld)
 	}
 	b.poke(name, nil)
-	b.set.log.Warn("sqllock: a lease was ended by force", "holder", record.Holder, "by", by, "reason", reason, "fence", record.Fence)
+	b.set.log.Warn("sqllock: a lease was ended by force", "holder", record.Holder, "by", by, "fence", record.Fence)
 	return record, nil
 }
 

@@ -2,7 +2,6 @@ package sqllock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed/driver"
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 const (
@@ -269,4 +269,4 @@ func (b *Backend) releaseBatch(some []*attempt, unlocked bool) (string, []any) {
 }
 
 // errRowLocked says that a release, or a renewal, waits for somebody else's transaction.
-var errRowLocked = errors.New("another transaction has locked the row of this lock")
+var errRowLocked = keyless.Errorf("another transaction has locked the row of this lock")

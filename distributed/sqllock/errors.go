@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // kind says what an error tells of the statement.
@@ -121,27 +122,30 @@ func isTimeout(err error) bool {
 }
 
 // errPooled says what a pooler needs that does not keep a session to a connection.
-var errPooled = errors.New("the pooler in between lets connections share sessions: open the database with default_query_exec_mode=exec")
+var errPooled = keyless.Errorf("the pooler in between lets connections share sessions: open the database with default_query_exec_mode=exec")
 
 // pooledCodes: a prepared statement exists already, or does not exist.
 var pooledCodes = map[string]bool{"42P05": true, "26000": true}
 
-var errNoTables = errors.New("the tables are missing or incomplete: run wllock migrate, sqllock.Migrate, or the statements of sqllock.DDL")
+var errNoTables = keyless.Errorf("the tables are missing or incomplete: run wllock migrate, sqllock.Migrate, or the statements of sqllock.DDL")
 
 // explain wraps the error of a statement.
 func explain(what string, err error) error {
 	if err == nil || errors.Is(err, distributed.ErrUnavailable) {
 		return err
 	}
+	if c := code(err); c != "" { // a database may name the row
+		err = keyless.Known(err, "error "+c)
+	}
 	switch kindOf(err) {
 	case missing:
 		if !errors.Is(err, errNoTables) { // which we have found out ourselves
-			err = fmt.Errorf("%w: %w", errNoTables, err)
+			err = keyless.Errorf("%w: %w", errNoTables, err)
 		}
 		return distributed.Unavailable("sqllock: "+what, err, distributed.ErrRefused)
 	case refused, collided, unable:
 		if pooledCodes[code(err)] {
-			err = fmt.Errorf("%w: %w", errPooled, err)
+			err = keyless.Errorf("%w: %w", errPooled, err)
 		}
 		return distributed.Unavailable("sqllock: "+what, err, distributed.ErrRefused)
 	case unreached, crowded:

@@ -3,11 +3,11 @@ package sqllock
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // rowShare is which part of the places at the gate the calls for one lock have at most: its row lets in one after the other.
@@ -44,14 +44,14 @@ func (b *Backend) passAll(ctx context.Context, a *attempt) error {
 	r := b.gates.join(w.name)
 	if err := passOne(ctx, a.Window, r.gate); err != nil {
 		b.gates.part(w.name, r)
-		return distributed.Unavailable("sqllock: enter", fmt.Errorf("the row of this lock keeps %d calls waiting: %w", cap(r.gate), err))
+		return distributed.Unavailable("sqllock: enter", keyless.Errorf("the row of this lock keeps %d calls waiting: %w", cap(r.gate), err))
 	}
 	w.row = r
 	if err := passOne(ctx, time.Until(w.began.Add(a.Window)), b.gates.all); err != nil {
 		<-r.gate
 		b.gates.part(w.name, r)
 		w.row = nil
-		err = fmt.Errorf("all %d connections for calls are in use (WithParallel): %w", cap(b.gates.all), err)
+		err = keyless.Errorf("all %d connections for calls are in use (WithParallel): %w", cap(b.gates.all), err)
 		return distributed.Unavailable("sqllock: enter", err, distributed.ErrUnreached)
 	}
 	return nil

@@ -5,8 +5,9 @@ import (
 	"database/sql"
 	"embed"
 	"errors"
-	"fmt"
 	"strings"
+
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 //go:embed sql/*.sql
@@ -47,7 +48,7 @@ func checkFormat(ctx context.Context, q querier, st *statements) error {
 	var found int
 	err := one(ctx, q, st.text("SELECT value FROM {meta} WHERE name = 'version'"), nil, &found)
 	if err == nil && found != Format {
-		err = fmt.Errorf("%w: another version of wllock has made the tables, in format %d, and this process knows format %d: "+
+		err = keyless.Errorf("%w: another version of wllock has made the tables, in format %d, and this process knows format %d: "+
 			"all that share locks need versions of one format", errSession, found, Format)
 	}
 	if errors.Is(err, sql.ErrNoRows) { // somebody has deleted it

@@ -2,10 +2,10 @@ package sqllock
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"strings"
 	"time"
+
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // Notifier receives notifications of PostgreSQL, on one connection for the process. Package sqllock/postgres has one.
@@ -26,7 +26,7 @@ const (
 )
 
 // errQueueFull says that a statement is to be repeated without notifications.
-var errQueueFull = errors.New("the queue of notifications is full: a session listens and does not read")
+var errQueueFull = keyless.Errorf("the queue of notifications is full: a session listens and does not read")
 
 // notifies reports that this Backend notifies others.
 func (b *Backend) notifies() bool {
@@ -39,10 +39,10 @@ func (b *Backend) loud(err error) error {
 		return err
 	}
 	if !b.push.full.Swap(true) {
-		b.set.log.Warn("sqllock: hand-overs are found by looking", "why", "the server's queue of notifications is full", "error", err)
+		b.set.log.Warn("sqllock: hand-overs are found by looking", "why", "the server's queue of notifications is full", "error", code(err))
 	}
 	b.push.quiet.Store(int64(time.Since(b.base) + quietTime))
-	return fmt.Errorf("%w: %w", errQueueFull, err)
+	return keyless.Errorf("%w: %w", errQueueFull, err)
 }
 
 // channelOf returns the channel of a process. It is a name that needs no quotes.

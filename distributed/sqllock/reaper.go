@@ -6,6 +6,8 @@ import (
 	"errors"
 	"math/rand/v2"
 	"time"
+
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // The reaper deletes the rows of locks that nobody has used for long. A row keeps the last fence of its lock, so it goes in two
@@ -40,9 +42,9 @@ const (
 )
 
 var (
-	errTurnLost    = errors.New("another process has taken the reaper's turn")
-	errFloorLocked = errors.New("another transaction has locked the row of the floor")
-	errNoProgress  = errors.New("the database does not sort names by their bytes")
+	errTurnLost    = keyless.Errorf("another process has taken the reaper's turn")
+	errFloorLocked = keyless.Errorf("another transaction has locked the row of the floor")
+	errNoProgress  = keyless.Errorf("the database does not sort names by their bytes")
 )
 
 // reap runs until Close.
@@ -51,7 +53,7 @@ func (b *Backend) reap() {
 	for early, open := b.awaitTurn(crowded); open; early, open = b.awaitTurn(crowded) {
 		var err error
 		if crowded, err = b.reapTurn(b.ctx, early); err != nil && b.ctx.Err() == nil {
-			b.set.log.WarnContext(b.ctx, "sqllock: unused rows were not deleted", "error", explain("reap", err))
+			b.set.log.WarnContext(b.ctx, "sqllock: unused rows were not deleted", "error", keyless.Of(explain("reap", err)))
 		}
 	}
 }

@@ -2,11 +2,11 @@ package sqllock
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // renewBatch is how many leases share a statement: with two arguments each, far below what any of the databases takes.
@@ -47,7 +47,7 @@ func (d half) Renew(ctx context.Context, due []*attempt) {
 }
 
 // errBusy: those before it have taken all the time.
-var errBusy = errors.New("other renewals have the connection")
+var errBusy = keyless.Errorf("other renewals have the connection")
 
 // unrenewed says why these were not renewed.
 func unrenewed(some []*attempt, err error) {

@@ -4,13 +4,14 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // The sessions of a database that the application has opened are as it, or the server, has set them. Some settings break what a lock
@@ -18,7 +19,7 @@ import (
 // themselves.
 
 // errSession begins the errors that name a setting.
-var errSession = errors.New("the sessions of this database cannot keep locks")
+var errSession = keyless.Errorf("the sessions of this database cannot keep locks")
 
 // flaw is a setting of a session, or something else that it sees, which breaks what a lock promises.
 type flaw struct {
@@ -106,7 +107,7 @@ func postgresShort(setting string) string {
 }
 
 // errMoved: processes whose sessions look for the tables in different places have different locks.
-var errMoved = fmt.Errorf("%w: other code has changed where a session looks for its tables: say where they are WithSchema", errSession)
+var errMoved = keyless.Errorf("%w: other code has changed where a session looks for its tables: say where they are WithSchema", errSession)
 
 // firstFlaw is an expression of SQL: the number of the first flaw that is there, and what it is. -1: none is.
 func firstFlaw(d Dialect, flaws []flaw) string {
@@ -128,7 +129,7 @@ func errorOf(flaws []flaw, found string) error {
 	if err != nil || i < 0 {
 		return err
 	}
-	return fmt.Errorf("%w: %s is %s: %s", errSession, flaws[i].what, now, flaws[i].fix)
+	return keyless.Errorf("%w: %s is %s: %s", errSession, flaws[i].what, now, flaws[i].fix)
 }
 
 // sessions is what a Backend knows of its sessions.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // state is a lock as a transaction has read it. decide.go changes it, and save writes what has changed.
@@ -47,7 +48,7 @@ type entry struct {
 }
 
 // errNoRow says that the lock's row does not exist.
-var errNoRow = errors.New("the row of this lock has gone")
+var errNoRow = keyless.Errorf("the row of this lock has gone")
 
 // querier is a connection or a transaction.
 type querier interface {

@@ -4,12 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/keyless"
 	"github.com/wllock/wllock/internal/parts"
 )
 
@@ -52,14 +52,14 @@ func (b *Backend) Break(ctx context.Context, found distributed.Inspection, by, r
 	}
 	b.sweepBroken(ctx, s)
 	record.At, record.Fence = time.UnixMilli(stat.Mtime), fences.Last(stat.Mzxid-1)
-	b.set.log.Warn("zklock: a lease was ended by force", "holder", record.Holder, "by", by, "reason", reason, "fence", record.Fence)
+	b.set.log.Warn("zklock: a lease was ended by force", "holder", record.Holder, "by", by, "fence", record.Fence)
 	return record, nil
 }
 
 // orNotHeld is the error of a Break whose holders have gone meanwhile.
 func orNotHeld(err error) error {
 	if err == nil || errors.Is(err, zk.ErrNoNode) {
-		return fmt.Errorf("zklock: break: %w", distributed.ErrNotHeld)
+		return keyless.Errorf("zklock: break: %w", distributed.ErrNotHeld)
 	}
 	return err
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver"
+	"github.com/wllock/wllock/internal/keyless"
 	"github.com/wllock/wllock/internal/parts"
 )
 
@@ -228,7 +229,7 @@ func (c *claim) create(ctx context.Context, prev *driver.Prev[claim]) error {
 }
 
 // errPrevGone says that the node of prev did not exist, and that nothing was done.
-var errPrevGone = errors.New("zklock: the lease before was taken away")
+var errPrevGone = keyless.Errorf("zklock: the lease before was taken away")
 
 // createIn creates the attempt's node below dir, and deletes an old one with it unless that is "".
 func (c *claim) createIn(ctx context.Context, dir, old string) (node string, err error) {

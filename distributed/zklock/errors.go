@@ -11,20 +11,23 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver"
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // ErrInvalidTTL says that a lease TTL is shorter than the timeout that the server grants to a session, so that a
 // crashed holder would keep the lock for longer. It stands beside distributed.ErrRefused and ErrUnavailable.
-var ErrInvalidTTL = errors.New("zklock: lease TTL shorter than the session timeout")
+var ErrInvalidTTL = keyless.Errorf("zklock: lease TTL shorter than the session timeout")
 
 // errOver says that the session of a request has ended.
-var errOver = fmt.Errorf("zklock: %w", driver.ErrOver)
+var errOver = keyless.Errorf("zklock: %w", driver.ErrOver)
 
 // explain wraps the error of a call that was answered, or ended with its connection. Answers about nodes stay what they are.
 func explain(what string, err error) error {
-	switch {
-	case err == nil, isAnswer(err):
+	if err == nil || isAnswer(err) {
 		return err
+	}
+	err = constant(err)
+	switch {
 	case errors.Is(err, zk.ErrNoServer):
 		return distributed.Unavailable("zklock: "+what, err, distributed.ErrUnreached)
 	case isInterruption(err):
@@ -33,17 +36,27 @@ func explain(what string, err error) error {
 	return refusal(what, err)
 }
 
+// constant returns an error of the library with its text, if it is one of those that have one text.
+func constant(err error) error {
+	if isOneOf(err, zk.ErrNoAuth, zk.ErrAuthFailed, zk.ErrInvalidACL, zk.ErrNoServer, zk.ErrConnectionClosed, zk.ErrSessionExpired, zk.ErrSessionMoved,
+		zk.ErrClosing, zk.ErrBadArguments, zk.ErrAPIError, zk.ErrNothing, zk.ErrInvalidPath) && errors.Unwrap(err) == nil {
+		return keyless.Known(err, err.Error())
+	}
+	return err
+}
+
 func refusal(what string, err error) error {
 	if strings.HasSuffix(err.Error(), ": -125") { // which the library does not know
-		err = fmt.Errorf("the quota of a node above is used up (setquota): %w", err)
+		err = keyless.Errorf("the quota of a node above is used up (setquota): %w", err)
 	}
 	return distributed.Unavailable("zklock: "+what, err, distributed.ErrRefused)
 }
 
 // lacks is explain for a request that takes rights below a node.
 func lacks(what, dir string, err error) error {
-	if errors.Is(err, zk.ErrNoAuth) {
-		what += fmt.Sprintf(" below %.200q: the user lacks the rights to create and delete nodes there (ACL cd)", dir)
+	if errors.Is(err, zk.ErrNoAuth) { // the path has the key
+		const why = "the user lacks the rights to create and delete nodes there (ACL cd)"
+		return refusal(what, keyless.Known(fmt.Errorf("below %.200q: %s: %w", dir, why, err), why+": "+zk.ErrNoAuth.Error()))
 	}
 	return explain(what, err)
 }

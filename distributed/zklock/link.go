@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/wllock/wllock/internal/keyless"
 	"github.com/wllock/wllock/internal/parts"
 )
 
@@ -78,7 +78,7 @@ func (l *link) dial(network, addr string, _ time.Duration) (net.Conn, error) {
 	}
 	conn, err := connect(ctx, network, addr)
 	if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) { // before the dial was done
-		err = fmt.Errorf("%w: %w", errTurnedAway, err)
+		err = keyless.Errorf("%w: %w", errTurnedAway, err)
 	}
 	w, fails := l.dialed(conn, err)
 	if err != nil && l.ctx.Err() == nil {
@@ -162,7 +162,7 @@ func (w *wire) Write(b []byte) (int, error) {
 	n, err := w.Conn.Write(b)
 	w.turnedAway(err)
 	if err != nil { // the library answers the request with it, as it is
-		err = fmt.Errorf("%w: %w", zk.ErrConnectionClosed, err)
+		err = keyless.Errorf("%w: %w", zk.ErrConnectionClosed, err)
 	}
 	return n, err
 }
@@ -196,7 +196,7 @@ func (w *wire) Read(b []byte) (int, error) {
 }
 
 // errTurnedAway is the end of a connection without an answer to the handshake.
-var errTurnedAway = errors.New("the server closes connections before it answers: it has as many as maxClientCnxns allows an address, or maxCnxns " +
+var errTurnedAway = keyless.Errorf("the server closes connections before it answers: it has as many as maxClientCnxns allows an address, or maxCnxns " +
 	"in all, or no quorum")
 
 // turnedAway reports that a connection ended before its handshake was answered, unless its time is over.
@@ -205,7 +205,7 @@ func (w *wire) turnedAway(err error) {
 	open := w.open
 	w.mu.Unlock()
 	if err != nil && !open && !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, net.ErrClosed) {
-		w.refused(fmt.Errorf("%w: %w", errTurnedAway, err))
+		w.refused(keyless.Errorf("%w: %w", errTurnedAway, err))
 	}
 }
 

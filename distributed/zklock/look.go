@@ -3,7 +3,6 @@ package zklock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -12,10 +11,11 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver"
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // errRobbed says that an attempt's node is gone though nobody here has deleted it.
-var errRobbed = fmt.Errorf("zklock: the node of the request is gone: %w", distributed.ErrUnavailable)
+var errRobbed = keyless.Errorf("zklock: the node of the request is gone: %w", distributed.ErrUnavailable)
 
 // view is a look at a key's children. It is never newer than what the server knows, which may lag behind the leader. But a
 // look of our session shows what our session has written, and so all that came before: if no node before ours is in

@@ -11,6 +11,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver"
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // A permit is a shared request whose id begins with its limit: all who read the children can count. Names have the form of other shared
@@ -43,7 +44,7 @@ func limitIn(id string) int {
 }
 
 // errWide says that too many nodes are to be watched.
-var errWide = errors.New("zklock: the children are to be watched")
+var errWide = keyless.Errorf("zklock: the children are to be watched")
 
 // followAll watches nodes of a queue; the answer is zk.ErrNoNode if one of them has gone.
 func (c *claim) followAll(ctx context.Context, q queue, nodes []node) error {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/deadline"
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // pingBudget bounds a Ping whose context has no end.
@@ -56,7 +56,7 @@ func (b *Backend) probeWith(ctx context.Context, s *session) error {
 			return b.probeWith(ctx, s)
 		}
 	case errors.Is(err, zk.ErrNoAuth):
-		err = fmt.Errorf("zklock: the user lacks the rights to create and delete nodes in %q (ACL cd, and for the locks rw): %w",
+		err = keyless.Errorf("zklock: the user lacks the rights to create and delete nodes in %q (ACL cd, and for the locks rw): %w",
 			b.rootPath(), err)
 	}
 	return err

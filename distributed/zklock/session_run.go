@@ -2,12 +2,11 @@ package zklock
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // Beat implements driver.Living: it probes a new session, and keeps the session alive with syncs.
@@ -140,7 +139,7 @@ func (s *session) End(held bool) {
 const closeGrace = time.Second
 
 // errLate says that a call is under way yet: its answer goes to late.
-var errLate = errors.New("the caller had no more time")
+var errLate = keyless.Errorf("the caller had no more time")
 
 // answer is what came of a call.
 type answer[T any] struct {
@@ -178,7 +177,7 @@ func ask[T any](ctx context.Context, s *session, what string, call func() (T, er
 	case <-ctx.Done():
 	}
 	if decided.CompareAndSwap(false, true) {
-		return none, unanswered(what, fmt.Errorf("%w: %w", errLate, ctx.Err()))
+		return none, unanswered(what, keyless.Errorf("%w: %w", errLate, ctx.Err()))
 	}
 	a := <-answers
 	return a.value, explain(what, a.err)

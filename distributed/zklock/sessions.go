@@ -3,11 +3,11 @@ package zklock
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver"
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // connectBudget is what an Enter allows for a connection at least: its session may be new.
@@ -32,7 +32,7 @@ func (b *Backend) forTTL(ctx context.Context, ttl time.Duration) (*session, erro
 		return nil, err
 	}
 	if granted := s.timeout(); granted > ttl {
-		return nil, fmt.Errorf("%w: %v, and the server has granted %v: want a TTL (WithLeaseTTL) of at least that, or a server "+
+		return nil, keyless.Errorf("%w: %v, and the server has granted %v: want a TTL (WithLeaseTTL) of at least that, or a server "+
 			"with a smaller tickTime: %w: %w", ErrInvalidTTL, ttl, granted, distributed.ErrUnavailable, distributed.ErrRefused)
 	}
 	return s, nil

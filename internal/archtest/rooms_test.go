@@ -33,9 +33,9 @@ var neverLinked = []string{
 	"go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/exporters", "github.com/prometheus", "github.com/stretchr/testify", "go.uber.org/goleak",
 }
 
-// backend is what every backend knows: the contract, and two tools without a thought of their own, a heap of deadlines and
-// the id of the process.
-var backend = []string{"distributed", "distributed/keepalive", "internal/deadline", "internal/identity"}
+// backend is what every backend knows: the contract, and three tools without a thought of their own, texts of errors, a heap of deadlines
+// and the id of the process.
+var backend = []string{"internal/keyless", "distributed", "distributed/keepalive", "internal/deadline", "internal/identity"}
 
 const zookeeperClient = "github.com/go-zookeeper/zk"
 
@@ -49,7 +49,8 @@ const rpcstatus = "middleware/grpcguard/internal/rpcstatus"
 
 // rooms are listed from the bottom to the top: a room knows only such as stand before it. CONTRIBUTING.md shows them.
 var rooms = []room{
-	{path: "local", what: "tier 1: a fair queue per key", sealed: nothing},
+	{path: "internal/keyless", what: "texts of errors that hold no key", sealed: nothing},
+	{path: "local", what: "tier 1: a fair queue per key", knows: []string{"internal/keyless"}, sealed: nothing},
 	{path: "internal/nametext", what: "the rule for names, and printing what callers gave us", sealed: nothing},
 	{path: "internal/heldkey", what: "the context key of the innermost lock", sealed: nothing},
 	{path: "internal/deadline", what: "many deadlines on one timer", sealed: nothing},
@@ -60,12 +61,12 @@ var rooms = []room{
 	{path: "internal/testclock", what: "times by a clock that stood still or was set", sealed: nothing},
 	{path: "internal/testpicture", what: "pictures of pages, made small", sealed: nothing},
 	{path: "internal/archtest", what: "the test of this table", sealed: nothing},
-	{path: "distributed", what: "tier 2: the contract of a backend", sealed: nothing},
+	{path: "distributed", what: "tier 2: the contract of a backend", knows: []string{"internal/keyless"}, sealed: nothing},
 	{
 		path: "distributed/keepalive", what: "renewal and expiry of a backend's leases",
-		knows: []string{"distributed", "internal/deadline"}, sealed: nothing,
+		knows: []string{"internal/keyless", "distributed", "internal/deadline"}, sealed: nothing,
 	},
-	{path: "internal/parts", what: "what several backends are made of: background tasks, fences, observers", knows: []string{"distributed"}, sealed: nothing},
+	{path: "internal/parts", what: "what several backends are made of: background tasks, fences, observers", knows: []string{"internal/keyless", "distributed"}, sealed: nothing},
 	{path: "internal/watch", what: "one kind of lease for all users", knows: []string{"distributed"}, sealed: nothing},
 	{path: "distributed/wrap", what: "decorating a backend", knows: []string{"distributed"}, sealed: nothing},
 	{
@@ -74,7 +75,7 @@ var rooms = []room{
 	},
 	{
 		path: "distributed/driver", what: "the client half of a backend: what becomes of a request, above a driver for one service",
-		knows: []string{"distributed", "distributed/keepalive", "internal/deadline", "internal/parts"}, sealed: nothing,
+		knows: []string{"internal/keyless", "distributed", "distributed/keepalive", "internal/deadline", "internal/parts"}, sealed: nothing,
 	},
 	{path: "distributed/driver/internal/judge", what: "users of a lock in any order, for tests of drivers", knows: []string{"distributed", "internal/testscope", "internal/testseed"}, sealed: nothing},
 	{path: "distributed/memlock", what: "backend in memory", knows: append([]string{"internal/parts"}, backend...), sealed: nothing},
@@ -88,11 +89,11 @@ var rooms = []room{
 	{path: "internal/redistest", what: "Redis servers for tests", knows: []string{"internal/testproc"}, imports: []string{redisClient}},
 	{
 		path: "internal/conn", what: "connections to Redis servers: pipelines, timeouts, sorted errors",
-		knows: []string{"internal/passfile", "internal/openurl", "internal/redisopts", "internal/parts", "distributed"}, imports: []string{redisClient},
+		knows: []string{"internal/keyless", "internal/passfile", "internal/openurl", "internal/redisopts", "internal/parts", "distributed"}, imports: []string{redisClient},
 	},
 	{
 		path: "distributed/redislock", what: "backend on Redis",
-		knows:   []string{"internal/openurl", "internal/redisopts", "internal/conn", "internal/parts", "internal/identity", "distributed", "distributed/driver"},
+		knows:   []string{"internal/keyless", "internal/openurl", "internal/redisopts", "internal/conn", "internal/parts", "internal/identity", "distributed", "distributed/driver"},
 		imports: []string{redisClient},
 	},
 	{
@@ -103,26 +104,26 @@ var rooms = []room{
 	{path: "internal/zktest", what: "ZooKeeper servers for tests", knows: []string{"internal/testproc"}, sealed: nothing},
 	{
 		path: "distributed/zklock", what: "backend on ZooKeeper",
-		knows:   []string{"internal/passfile", "internal/openurl", "internal/parts", "internal/deadline", "distributed", "distributed/driver"},
+		knows:   []string{"internal/keyless", "internal/passfile", "internal/openurl", "internal/parts", "internal/deadline", "distributed", "distributed/driver"},
 		imports: []string{zookeeperClient},
 	},
 	{
 		path: "distributed/driver/register", what: "a backend of a store of documents that are changed by compare-and-set",
-		knows: []string{"distributed", "distributed/driver", "internal/parts"}, sealed: nothing,
+		knows: []string{"internal/keyless", "distributed", "distributed/driver", "internal/parts"}, sealed: nothing,
 	},
 	{
 		path: "distributed/memcachelock", what: "backend on memcached, without fences",
-		knows:   []string{"distributed", "distributed/driver/register", "internal/parts", "internal/tlsfile"},
+		knows:   []string{"internal/keyless", "distributed", "distributed/driver/register", "internal/parts", "internal/tlsfile"},
 		imports: []string{memcachedClient},
 	},
 
 	{path: "internal/etcdtest", what: "etcd servers for tests", knows: []string{"internal/testproc"}, sealed: nothing},
 	{
-		path: "distributed/etcdlock", what: "backend on etcd", knows: []string{"internal/passfile", "internal/openurl", "internal/tlsfile", "internal/parts", "distributed", "distributed/driver"},
+		path: "distributed/etcdlock", what: "backend on etcd", knows: []string{"internal/keyless", "internal/passfile", "internal/openurl", "internal/tlsfile", "internal/parts", "distributed", "distributed/driver"},
 		imports: []string{"go.etcd.io/etcd/api/v3", "go.etcd.io/etcd/client/v3", "google.golang.org/grpc", "go.uber.org/zap"},
 	},
 
-	{path: "distributed/sqllock", what: "backend in a database: PostgreSQL, MySQL, SQLite", knows: []string{"distributed", "distributed/driver"}},
+	{path: "distributed/sqllock", what: "backend in a database: PostgreSQL, MySQL, SQLite", knows: []string{"internal/keyless", "distributed", "distributed/driver"}},
 	{
 		path: "distributed/sqllock/postgres", what: "PostgreSQL, and hand-overs that are pushed", knows: []string{"distributed", "distributed/sqllock", "internal/identity", "internal/tlsfile"},
 		imports: []string{"github.com/jackc/pgx/v5"},
@@ -138,19 +139,19 @@ var rooms = []room{
 
 	{
 		path: "internal/tenure", what: "one key's lease and the callers that use it",
-		knows: []string{"distributed", "internal/deadline", "internal/watch"}, sealed: nothing,
+		knows: []string{"internal/keyless", "distributed", "internal/deadline", "internal/watch"}, sealed: nothing,
 	},
 	{
 		path: "internal/outage", what: "what happens while the backend is unreachable",
-		knows: []string{"distributed", "internal/watch"}, sealed: nothing,
+		knows: []string{"internal/keyless", "distributed", "internal/watch"}, sealed: nothing,
 	},
 	{
 		path: "internal/report", what: "what is counted, measured, traced and logged of locks: values, on goroutines of their own",
-		knows: []string{"internal/nametext", "distributed"}, imports: []string{"go.opentelemetry.io/otel"}, sealed: telemetry,
+		knows: []string{"internal/keyless", "internal/nametext", "distributed"}, imports: []string{"go.opentelemetry.io/otel"}, sealed: telemetry,
 	},
 	{
 		path: "internal/hold", what: "what happens inside a lock: one caller's turn, lease and context, and its one way out",
-		knows:   []string{"local", "internal/heldkey", "internal/deadline", "distributed", "internal/tenure", "internal/outage", "internal/report"},
+		knows:   []string{"internal/keyless", "local", "internal/heldkey", "internal/deadline", "distributed", "internal/tenure", "internal/outage", "internal/report"},
 		imports: []string{"go.opentelemetry.io/otel/trace"}, sealed: telemetry,
 	},
 	{path: "internal/crew", what: "goroutines that stay for the next job", sealed: nothing},
@@ -214,7 +215,7 @@ var rooms = []room{
 
 	{
 		path: "cmd/wllock", what: "the command line: run, who, ls, top, break, doctor", program: true,
-		knows: []string{public, "internal/nametext", "internal/identity", "internal/passfile", "internal/openurl", "internal/redisopts", "internal/tlsfile"},
+		knows: []string{"internal/keyless", public, "internal/nametext", "internal/identity", "internal/passfile", "internal/openurl", "internal/redisopts", "internal/tlsfile"},
 		imports: []string{
 			redisClient, zookeeperClient, "github.com/urfave/cli/v3", "golang.org/x/sys", "golang.org/x/term",
 			"go.etcd.io/etcd/client/v3", "modernc.org/sqlite", "go.uber.org/zap", "google.golang.org/grpc", // of the etcd client

@@ -212,3 +212,43 @@ func TestLeaseThatHasLedInsideAHoldServesNobodyFurther(t *testing.T) { // rule N
 		b.Partition(false)
 	})
 }
+
+// What was lost is said once (rule T7), also to a leader inside the lost hold, and to calls that the loss keeps out.
+func TestLossOfAHoldIsSaidOnceByWhatIsInside(t *testing.T) {
+	lead := func(fn wllock.Func) func(context.Context, *wllock.Locker, func()) error {
+		return func(ctx context.Context, l *wllock.Locker, lose func()) error {
+			return l.Lead(ctx, "n", "k", func(ctx context.Context) error {
+				lose()
+				<-ctx.Done()
+				return fn(ctx)
+			})
+		}
+	}
+	late := func(call func(context.Context, *wllock.Locker) error) func(context.Context, *wllock.Locker, func()) error {
+		return func(ctx context.Context, l *wllock.Locker, lose func()) error {
+			lose()
+			<-ctx.Done()
+			return call(ctx, l)
+		}
+	}
+	for name, inside := range map[string]func(context.Context, *wllock.Locker, func()) error{
+		"a leader":                 lead(func(ctx context.Context) error { return ctx.Err() }),
+		"that returns the cause":   lead(func(ctx context.Context) error { return context.Cause(ctx) }),
+		"that returns nothing":     lead(nothing),
+		"that returns its own":     lead(func(context.Context) error { return errors.New("its own") }),
+		"a leader that comes late": late(func(ctx context.Context, l *wllock.Locker) error { return l.Lead(ctx, "n", "k", never(t)) }),
+		"a call that comes late":   late(func(ctx context.Context, l *wllock.Locker) error { return l.Do(ctx, "n", "k", never(t)) }),
+		"several keys": late(func(ctx context.Context, l *wllock.Locker) error {
+			return l.DoAll(ctx, []wllock.Resource{{Name: "n", Key: "k"}, {Name: "n", Key: "z"}}, never(t))
+		}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, b := newLocker(t)
+				err := l.Do(t.Context(), "n", "k", func(ctx context.Context) error { return inside(ctx, l, func() { b.Expire("test:n:k") }) })
+				lostAfter(t, err)
+				require.Equal(t, 1, strings.Count(err.Error(), "lease lost"), "%v", err)
+			})
+		})
+	}
+}

@@ -460,3 +460,19 @@ func TestHoldLeavesNothingInTheCallersContext(t *testing.T) {
 	derived, stop = nil, nil
 	require.Eventually(t, unwatched, 5*time.Second, time.Millisecond)
 }
+
+// A nil context is refused with the same words everywhere, and changes nothing.
+func TestNilContextIsRefused(t *testing.T) {
+	l, _ := newLocker(t)
+	k, err := l.Acquire(t.Context(), "n", "k")
+	require.NoError(t, err)
+	var none context.Context
+	_, inspected := l.Inspect(none, "n", "k")
+	require.EqualError(t, inspected, `wllock: context is nil ("n:k")`)
+	for name, err := range map[string]error{"Ping": l.Ping(none), "Close": l.Close(none), "Release": k.Release(none)} {
+		require.EqualError(t, err, "wllock: context is nil", name)
+	}
+	require.NoError(t, k.Context().Err())
+	require.NoError(t, k.Release(t.Context()))
+	require.NoError(t, l.Do(t.Context(), "n", "k", nothing))
+}

@@ -291,13 +291,79 @@ func TestKeysOfProgramsAreNotRedacted(t *testing.T) {
 	}))
 }
 
-// A redaction that panics harms no lock, and shows no key.
-func TestRedactionThatPanics(t *testing.T) {
-	l, _ := newLocker(t, wllock.WithKeyRedaction(func(key string) string { panic(key) }))
-	defer hold(t, l, "n", "k")()
-	err := l.Do(t.Context(), "n", "k", never(t), wllock.NoWait())
-	require.ErrorIs(t, err, wllock.ErrHeld)
-	require.Contains(t, err.Error(), `"test:n:#?"`)
+// A redaction that panics, or ends its goroutine, harms no lock, and shows no key.
+func TestRedactionThatDoesNotReturn(t *testing.T) {
+	for name, redact := range map[string]func(string) string{
+		"panics": func(key string) string { panic(key) }, "exits": func(string) string { runtime.Goexit(); return "" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var lines strings.Builder
+				l, b := newLocker(t, logTo(&lines), wllock.WithKeyRedaction(redact))
+				for what, want := range map[string]error{"lost": wllock.ErrLeaseLost, "overstayed": wllock.ErrLockTimeMax} {
+					began := time.Now()
+					err := l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+						if what == "lost" {
+							b.Expire("test:n:k")
+						}
+						<-ctx.Done()
+						return ctx.Err()
+					}, wllock.WithLockTimeMax(ttl))
+					require.ErrorIs(t, err, want)
+					require.Contains(t, err.Error(), `"test:n:redacted"`)
+					require.LessOrEqual(t, time.Since(began), ttl)
+					synctest.Wait()
+				}
+				defer hold(t, l, "n", "k")()
+				require.ErrorIs(t, l.Do(t.Context(), "n", "k", never(t), wllock.NoWait()), wllock.ErrHeld)
+				require.Equal(t, 2, strings.Count(lines.String(), "test:n:redacted"), lines.String())
+			})
+		})
+	}
+}
+
+// A redaction that takes its time makes no context end late, and no other holder wait.
+func TestSlowRedactionDelaysNoLock(t *testing.T) {
+	for _, what := range []string{"lost", "overstayed"} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const holds, slow = 100, 50 * time.Millisecond
+				var lines strings.Builder
+				l, b := newLocker(t, logTo(&lines), wllock.WithKeyRedaction(func(string) string { time.Sleep(slow); return "#" }))
+				other := lockerOn(t, b)
+				ended, entered := make(chan time.Time, holds), make(chan time.Time, holds)
+				for i := range holds {
+					go func() {
+						_ = l.Do(t.Context(), "n", strconv.Itoa(i), func(ctx context.Context) error {
+							<-ctx.Done()
+							ended <- time.Now()
+							return nil
+						}, wllock.WithLockTimeMax(ttl))
+					}()
+				}
+				synctest.Wait()
+				at := time.Now()
+				for i := range holds {
+					go func() {
+						_ = other.Do(t.Context(), "n", strconv.Itoa(i), func(context.Context) error { entered <- time.Now(); return nil })
+					}()
+				}
+				synctest.Wait()
+				if what == "lost" {
+					for i := range holds {
+						b.Expire("test:n:" + strconv.Itoa(i))
+					}
+				} else {
+					at = at.Add(ttl)
+				}
+				for range holds {
+					require.LessOrEqual(t, (<-ended).Sub(at), distributed.HeartbeatInterval(ttl), "the loss is known by then")
+					require.LessOrEqual(t, (<-entered).Sub(at), distributed.HeartbeatInterval(ttl)+slow)
+				}
+				time.Sleep(2 * holds * slow) // the log is told one after the other
+			})
+		})
+	}
 }
 
 // A decorator says which key the holder was asked for.

@@ -4,12 +4,13 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"net"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
@@ -27,7 +28,7 @@ func (s *tlsSilence) named(err error) error {
 }
 
 func overTLS(err error) error {
-	return fmt.Errorf("%w (over TLS, which the server may not speak on this port)", err)
+	return keyless.Errorf("%w (over TLS, which the server may not speak on this port)", err)
 }
 
 // whereKey is that of a *string in the context of a dial, which notes there where it led.
@@ -83,7 +84,7 @@ func bounded(dial dialer, limit time.Duration) dialer {
 		case d := <-done:
 			return d.conn, d.err
 		case <-ctx.Done():
-			return nil, fmt.Errorf("dial: %w", ctx.Err())
+			return nil, keyless.Errorf("dial: %w", ctx.Err())
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // Failure sorts the errors of a client by what they say about the step that was asked for.
@@ -47,6 +48,9 @@ type unreached struct{ error }
 
 func (u unreached) Unwrap() error      { return u.error }
 func (unreached) Is(target error) bool { return target == distributed.ErrUnreached }
+
+// Keyless implements keyless.Error.
+func (r refusal) Keyless() (text string, safe bool) { return keyless.Text(r.error) }
 
 // Refusal makes an error Permanent.
 func Refusal(err error) error { return refusal{err} }
@@ -109,7 +113,7 @@ func sorted(err error) error {
 func Interrupted(ctx context.Context, c *Call, why error) error {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
-		return fmt.Errorf("redis: %s: %w", c.Script.Name, ctx.Err())
+		return keyless.Errorf("redis: %s: %w", c.Script.Name, ctx.Err())
 	case errors.Is(why, ctx.Err()):
 		return Unavailable(c.Script.Name, why)
 	}
@@ -175,6 +179,17 @@ func lacksCommand(err error) bool {
 
 var lackedCommand = regexp.MustCompile(`^ERR (unknown command|Unknown Redis command called from script)`)
 
+// codeOf is the first word of an answer, if it is a code of Redis: it says what kind of error the rest of the text is about.
+func codeOf(answer string) string {
+	code, _, _ := strings.Cut(answer, " ")
+	switch code {
+	case "ASK", "BUSY", "CLUSTERDOWN", "CROSSSLOT", "ERR", "EXECABORT", "LOADING", "MASTERDOWN", "MISCONF", "MOVED", "NOAUTH", "NOPERM",
+		"NOREPLICAS", "NOSCRIPT", "OOM", "READONLY", "TRYAGAIN", "UNKILLABLE", "WRONGPASS", "WRONGTYPE":
+		return code
+	}
+	return "an error of the server"
+}
+
 // explained says what to do about an answer: the missing ACL rule, for example; prefix is the Config's, key what was asked for.
 func explained(prefix func(key string) string, key string, err error) error {
 	if err == nil {
@@ -185,19 +200,21 @@ func explained(prefix func(key string) string, key string, err error) error {
 		return err
 	}
 	text := answer.Error()
+	err = keyless.Known(err, codeOf(text))
 	switch {
 	case strings.HasPrefix(text, "MOVED ") && strings.Contains(text, " :"):
-		return fmt.Errorf("the cluster gives its nodes no host: see cluster-announce-ip and cluster-preferred-endpoint-type: %w", err)
+		return keyless.Errorf("the cluster gives its nodes no host: see cluster-announce-ip and cluster-preferred-endpoint-type: %w", err)
 	case strings.HasPrefix(text, "MOVED "):
-		return fmt.Errorf("the key belongs to another node of a cluster: open it as one (redis+cluster://): %w", err)
+		return keyless.Errorf("the key belongs to another node of a cluster: open it as one (redis+cluster://): %w", err)
 	case strings.HasPrefix(text, "READONLY"):
-		return fmt.Errorf("the server is a replica, and locks need the primary: %w", err)
+		return keyless.Errorf("the server is a replica, and locks need the primary: %w", err)
 	case strings.Contains(text, "channel"):
-		return fmt.Errorf("the user lacks the ACL rule &%s*: %w", prefix(key), err)
+		return keyless.Known(fmt.Errorf("the user lacks the ACL rule &%s*: %w", prefix(key), err), "the user lacks the ACL rule for the channel of the system")
 	case strings.Contains(text, "NOPERM") && strings.Contains(text, "key"):
-		return fmt.Errorf("the user lacks an ACL rule ~pattern for the lock's key or ~%s* for its helper keys: %w", prefix(key), err)
+		return keyless.Known(fmt.Errorf("the user lacks an ACL rule ~pattern for the lock's key or ~%s* for its helper keys: %w", prefix(key), err),
+			"the user lacks an ACL rule ~pattern for the lock's key or for its helper keys")
 	case strings.Contains(text, "called from script"):
-		return fmt.Errorf("the server lacks a command that scripts need, as after rename-command in redis.conf: %w", err)
+		return keyless.Errorf("the server lacks a command that scripts need, as after rename-command in redis.conf: %w", err)
 	default:
 		return err
 	}

@@ -2,13 +2,13 @@ package conn
 
 import (
 	"context"
-	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/wllock/wllock/internal/keyless"
 	"github.com/wllock/wllock/internal/parts"
 )
 
@@ -43,7 +43,7 @@ type followed struct {
 	moved atomic.Bool // closed because the primary has moved
 }
 
-var errMoved = errors.New("the primary has moved")
+var errMoved = keyless.Errorf("the primary has moved")
 
 func newPrimary(dial dialer) *primary {
 	return &primary{dial: dial, conns: make(map[*followed]struct{})}

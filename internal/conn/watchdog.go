@@ -2,16 +2,17 @@ package conn
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/wllock/wllock/internal/keyless"
 )
 
-var errSilent = errors.New("the subscription's connection is silent")
+var errSilent = keyless.Errorf("the subscription's connection is silent")
 
 // mostAskedAgain bounds the channels that are asked for again at a time.
 const mostAskedAgain = 16

@@ -14,6 +14,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/deadline"
+	"github.com/wllock/wllock/internal/keyless"
 	"github.com/wllock/wllock/internal/outage"
 	"github.com/wllock/wllock/internal/report"
 	"github.com/wllock/wllock/internal/tenure"
@@ -21,7 +22,7 @@ import (
 )
 
 // ErrLockTimeMax is the cause of the context of a hold that has lasted for too long: see LimitBy.
-var ErrLockTimeMax = errors.New("lock held for longer than its maximum")
+var ErrLockTimeMax = keyless.Errorf("lock held for longer than its maximum")
 
 // Group is what the holds of a Locker share.
 type Group struct {
@@ -175,7 +176,7 @@ func (h *Hold) Lost() bool {
 func (h *Hold) loss() error {
 	err := distributed.LossOf(h.use.Lease())
 	if e, ok := errors.AsType[*distributed.LostError](err); ok {
-		return &distributed.LostError{At: e.At, Err: h.group.Observer.Redaction.Error(e.Err, h.key)}
+		return &distributed.LostError{At: e.At, Err: h.group.Observer.Redaction.Error(e.Err)}
 	}
 	return err
 }
@@ -244,7 +245,7 @@ func (h *Hold) LeaseLost() { // rule T6
 	}
 	h.lostLease.Store(true)
 	h.ended(time.Now(), true)
-	if err := h.loss(); !h.group.Observer.LostByOutage(h.Shown(), err) {
+	if err := h.loss(); !h.group.Observer.LostByOutage(h.key, err) {
 		h.warn("lock lost while held", report.Unrenewed(err)...)
 		h.inquire()
 	}

@@ -9,6 +9,7 @@ import (
 // Link is one lock in the chain of those that a context carries: the hold itself, or a nested guard's reference to it.
 type Link interface {
 	Hold() *Hold
+	Shown() string // Hold().Shown(), for modules that do not know this package
 	outer() context.Context
 }
 
@@ -76,6 +77,7 @@ func (n *nested) Value(key any) any {
 func (n *nested) AfterFunc(f func()) (stop func() bool) { return AfterFunc(n.Context, f) }
 
 func (n *nested) Hold() *Hold            { return n.hold }
+func (n *nested) Shown() string          { return n.hold.Shown() }
 func (n *nested) outer() context.Context { return n.Context }
 
 // AfterFunc is context.AfterFunc for a parent that may follow an outer hold's context through contexts that only carry

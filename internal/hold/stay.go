@@ -23,9 +23,9 @@ func (h *Hold) limitTo(at time.Time) {
 func (h *Hold) overstay() { // rule T6
 	h.overstayed.Store(true)
 	h.name.Overstays.Add(1)
-	h.warn("lock held for longer than its maximum")
 	h.endContext()
 	h.tenure.Overstay(&h.use)
+	h.warn("lock held for longer than its maximum")
 }
 
 // stay reports that the lock stays taken although its function has returned: the hold ends when the time has come, or with its lease.

@@ -3,12 +3,12 @@ package outage
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 const (
@@ -156,7 +156,7 @@ func (j *judge) overdue(now time.Time) (next time.Time) {
 		case at.After(now):
 			next = earlier(next, at)
 		default:
-			j.silent(e, now, distributed.Unavailable("", fmt.Errorf("no answer within %v", patience)))
+			j.silent(e, now, distributed.Unavailable("", keyless.Errorf("no answer within %v", patience)))
 		}
 	}
 	return next

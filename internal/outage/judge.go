@@ -3,12 +3,12 @@ package outage
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 const (
@@ -383,7 +383,7 @@ func (j *judge) suspect(now time.Time) error {
 	patience := j.patience()
 	j.mu.Unlock()
 	if silent := time.Duration(j.clock(now) - open); silent > patience {
-		return distributed.Unavailable("", fmt.Errorf("no answer for %v", silent.Round(time.Millisecond)))
+		return distributed.Unavailable("", keyless.Errorf("no answer for %v", silent.Round(time.Millisecond)))
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // Config is what a policy is made of.
@@ -31,8 +32,6 @@ type Config struct {
 	// Longest is the longest TTL that any instance of the system uses, as far as its user has said so, 0 if not at all.
 	Longest time.Duration
 	Logger  *slog.Logger // must not block
-	// Redact takes the key of an Enter out of its error, before anything remembers that. nil: it may stay. It must not block.
-	Redact func(err error, key string) error
 }
 
 // Refused is the error of a call that was refused because the backend is away. It Is distributed.ErrUnavailable.
@@ -42,8 +41,14 @@ type Refused struct {
 }
 
 // Error implements error.
-func (r *Refused) Error() string {
-	return "backend is away: " + r.Cause.Error()
+func (r *Refused) Error() string { return isAway + r.Cause.Error() }
+
+const isAway = "backend is away: "
+
+// Keyless implements keyless.Error.
+func (r *Refused) Keyless() (text string, safe bool) {
+	text, safe = keyless.Text(r.Cause)
+	return isAway + text, safe
 }
 
 // Unwrap returns the cause, which Is distributed.ErrUnavailable.
@@ -62,7 +67,6 @@ type policy struct {
 	distributed.Backend
 	judge  *judge
 	report *reporter
-	redact func(err error, key string) error
 	ttls   ttls
 	ctx    context.Context // ends with Stop
 	cancel context.CancelFunc
@@ -75,7 +79,7 @@ type policy struct {
 }
 
 func (p *policy) init(c Config, l listener, learn time.Duration) {
-	p.Backend, p.redact, p.canceled = c.Backend, c.Redact, make(chan struct{})
+	p.Backend, p.canceled = c.Backend, make(chan struct{})
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.report = newReporter(c)
 	p.ttls.init(c, learn)
@@ -148,9 +152,6 @@ func (p *policy) enter(ctx context.Context, now time.Time, req *distributed.Requ
 	away, err = p.ask(ctx, now, func(ctx context.Context) (err error) {
 		p.note(ctx)
 		lease, place, err = p.Backend.Enter(ctx, *req)
-		if err != nil && p.redact != nil {
-			err = p.redact(err, req.Key)
-		}
 		return err
 	})
 	return lease, place, away, err

@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // Check returns an error for a request that no backend takes, or whose TTL is longer than the longest of this one. 0: any.
 func Check(backend string, req *distributed.Request, longest time.Duration) error {
 	if err := req.CheckLimit(); err != nil {
-		return fmt.Errorf("%s: %w", backend, err)
+		return keyless.Errorf("%s: %w", backend, err)
 	}
 	if req.TTL >= distributed.MinTTL && (longest == 0 || req.TTL <= longest) && req.Instance != "" && req.Key != "" {
 		return nil
@@ -19,5 +20,5 @@ func Check(backend string, req *distributed.Request, longest time.Duration) erro
 	if longest > 0 {
 		ttl = fmt.Sprintf("from %v to %v", distributed.MinTTL, longest)
 	}
-	return fmt.Errorf("%s: a request needs a key, an instance and a TTL %s", backend, ttl)
+	return keyless.Errorf("%s: a request needs a key, an instance and a TTL %s", backend, ttl)
 }

@@ -54,7 +54,7 @@ func (o *Observer) breaking(asked, outside context.Context, l *Loss) *distribute
 	found, err := o.state.Inspector.Inspect(asked, l.Key)
 	if b := found.Broken; err == nil && b != nil && l.by(b, o.logger.instance) {
 		said := *b
-		said.Reason = o.Redaction.Text(b.Reason, l.Key)
+		said.Reason = o.Redaction.Text(b.Reason)
 		o.Warn(outside, "lock was broken", l.Name, l.Key, slog.Uint64("fence", l.Fence),
 			slog.String("by", nametext.Quote(said.By)), slog.String("reason", nametext.Quote(said.Reason)))
 		return &said

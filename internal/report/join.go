@@ -1,6 +1,10 @@
 package report
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/wllock/wllock/internal/keyless"
+)
 
 // joined is several errors on one line, which errors.Join puts on several: logs are lines. It is used by its address, since callers
 // compare errors, as err == context.Cause(ctx), and put them into maps.
@@ -30,6 +34,17 @@ func (j *joined) Error() string {
 		texts[i] = err.Error()
 	}
 	return strings.Join(texts, "; ")
+}
+
+// Keyless implements keyless.Error.
+func (j *joined) Keyless() (text string, safe bool) {
+	texts := make([]string, len(j.all))
+	safe = true
+	for i, err := range j.all {
+		t, all := keyless.Text(err)
+		texts[i], safe = t, safe && all
+	}
+	return strings.Join(texts, "; "), safe
 }
 
 // Unwrap is for errors.Is and errors.As.

@@ -3,19 +3,22 @@ package report
 import (
 	"context"
 	"log/slog"
+
+	"github.com/wllock/wllock/internal/nametext"
 )
 
 // logger is the user's handler of log lines behind a notifier. It is a handler itself, for what logs by its own.
 type logger struct {
 	to        slog.Handler
 	instance  string                          // in every line
-	redaction *Redaction                      // of what logs by its own
+	redaction *Redaction                      // of keys, and of what logs by its own
 	with      func(slog.Handler) slog.Handler // attributes and groups; nil: none
 	notifier  *notifier
 }
 
-// put queues a line; debug is added for a handler that takes debug lines.
-func (l logger) put(ctx context.Context, line slog.Record, debug ...slog.Attr) {
+// put queues a line, with the full name of a lock unless that is "": redacted, or for a handler that takes debug lines. The redaction is
+// foreign code as well, so it runs where the handler does.
+func (l logger) put(ctx context.Context, line slog.Record, key string) {
 	if l.off() {
 		return
 	}
@@ -28,8 +31,8 @@ func (l logger) put(ctx context.Context, line slog.Record, debug ...slog.Attr) {
 			return
 		}
 		line.AddAttrs(slog.String("instance", l.instance))
-		if len(debug) > 0 && to.Enabled(ctx, slog.LevelDebug) {
-			line.AddAttrs(debug...)
+		if key != "" && (l.redaction != nil || to.Enabled(ctx, slog.LevelDebug)) {
+			line.AddAttrs(slog.String("key", nametext.Quote(l.redaction.Name(key))))
 		}
 		_ = to.Handle(ctx, line)
 	}})
@@ -45,11 +48,11 @@ func (l logger) Handle(ctx context.Context, line slog.Record) error {
 	safe := slog.NewRecord(line.Time, line.Level, line.Message, line.PC)
 	for a := range line.Attrs {
 		if err, ok := a.Value.Any().(error); ok {
-			a.Value = slog.StringValue(l.redaction.Error(err, "").Error())
+			a.Value = slog.StringValue(l.redaction.Error(err).Error())
 		}
 		safe.AddAttrs(a)
 	}
-	l.put(ctx, safe)
+	l.put(ctx, safe, "")
 	return nil
 }
 

@@ -17,7 +17,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/wllock/wllock/distributed"
-	"github.com/wllock/wllock/internal/nametext"
 )
 
 // Observer reports what happens to the locks of a Locker. What it calls of loggers, tracers and meters can neither keep its
@@ -81,7 +80,7 @@ func (c *Call) began() time.Time { return c.TurnAt.Add(c.DistributedWait) }
 
 // New returns an observer that logs. Watch starts the rest.
 func New(c Config) *Observer {
-	o := &Observer{System: c.System, Redaction: newRedaction(c.System, c.Redact)}
+	o := &Observer{System: c.System, Redaction: newRedaction(c.Redact)}
 	o.mishaps.log = o.logPanic
 	for _, n := range []*notifier{&o.logs, &o.spans, &o.metrics, &o.inquiries} {
 		n.mishaps, n.loop = &o.mishaps, n.work
@@ -217,7 +216,7 @@ func (o *Observer) Left(w *Wait) {
 // LostLock is a lock that was lost while it was held.
 type LostLock struct {
 	At  time.Time
-	Key string // as it is shown
+	Key string // full name
 	Err error
 }
 
@@ -229,12 +228,18 @@ func Unrenewed(lost error) []slog.Attr {
 	return nil
 }
 
-// LastLost returns the last lock that was lost while it was held. nil: none was yet.
-func (o *Observer) LastLost() *LostLock { return o.lastLost.Load() }
+// LastLost returns the last lock that was lost while it was held, with its name as it is shown. nil: none was yet.
+func (o *Observer) LastLost() *LostLock {
+	l := o.lastLost.Load()
+	if l == nil {
+		return nil
+	}
+	return &LostLock{l.At, o.Redaction.Name(l.Key), l.Err}
+}
 
 // LostByOutage notes a lock that was lost while it was held. true: by an outage, and one line tells of all of them.
-func (o *Observer) LostByOutage(shown string, err error) bool {
-	o.lastLost.Store(&LostLock{At: time.Now(), Key: shown, Err: err})
+func (o *Observer) LostByOutage(key string, err error) bool {
+	o.lastLost.Store(&LostLock{At: time.Now(), Key: key, Err: o.Redaction.Error(err)})
 	return o.state.Lost()
 }
 
@@ -247,7 +252,7 @@ func (o *Observer) ReleaseFailed(tag any, key string, err error) {
 		if t := o.telemetry; t != nil && t.losses != nil {
 			o.metrics.put(report{run: func(*report) { t.count(ctx, t.losses, n.Figures) }})
 		}
-		if !o.LostByOutage(o.Redaction.Name(key), err) {
+		if !o.LostByOutage(key, err) {
 			o.Warn(ctx, "lock was lost before it was released", n, key)
 		}
 		return
@@ -255,7 +260,7 @@ func (o *Observer) ReleaseFailed(tag any, key string, err error) {
 	if o.state.Degraded != nil && o.state.Degraded() || o.state.Unreleased() {
 		return // one line tells of all of them
 	}
-	o.Warn(ctx, "lock not released: others wait until its lease has expired", n, key, slog.String("error", o.Redaction.Error(err, key).Error()))
+	o.Warn(ctx, "lock not released: others wait until its lease has expired", n, key, slog.String("error", o.Redaction.Error(err).Error()))
 }
 
 // Renewed implements tenure.Config.Renewed. It is called only if there is a meter.
@@ -268,20 +273,14 @@ func (o *Observer) Warn(ctx context.Context, what string, n *Name, key string, a
 	line := slog.NewRecord(time.Now(), slog.LevelWarn, what, 0)
 	line.AddAttrs(attrs...)
 	line.AddAttrs(slog.String("system", o.System), slog.String("name", n.Text))
-	shown := slog.String("key", nametext.Quote(o.Redaction.Name(key)))
-	if o.Redaction != nil {
-		line.AddAttrs(shown)
-		o.logger.put(ctx, line)
-		return
-	}
-	o.logger.put(ctx, line, shown)
+	o.logger.put(ctx, line, key)
 }
 
 // logPanic is called once: a hook that panics may do so at every call.
 func (o *Observer) logPanic(panicked any) {
 	line := slog.NewRecord(time.Now(), slog.LevelError, "logger or telemetry panicked; further panics are only counted, in Stats", 0)
-	line.AddAttrs(slog.String("system", o.System), slog.String("panic", o.Redaction.Text(fmt.Sprint(panicked), "")))
-	o.logger.put(context.Background(), line)
+	line.AddAttrs(slog.String("system", o.System), slog.String("panic", o.Redaction.Text(fmt.Sprint(panicked))))
+	o.logger.put(context.Background(), line, "")
 }
 
 // TooManyNames is called once, for the first name beyond most.
@@ -289,7 +288,7 @@ func (o *Observer) TooManyNames(most int) {
 	line := slog.NewRecord(time.Now(), slog.LevelWarn, "too many lock names: further ones are counted together as "+Others+
 		"; a name is a kind of thing, and which one is the key", 0)
 	line.AddAttrs(slog.String("system", o.System), slog.Int("names", most))
-	o.logger.put(context.Background(), line)
+	o.logger.put(context.Background(), line, "")
 }
 
 // collected waits for the measurements made so far, for a meter that is about to collect.

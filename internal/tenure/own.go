@@ -2,10 +2,10 @@ package tenure
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // Insistent is an optional ability of a lease that an Outage adopts or grants.
@@ -45,7 +45,7 @@ func (t *Tenure) own(ctx context.Context, ask Ask, lease distributed.AsyncLease)
 				r.RenewBy(now)
 			}
 		case until.After(first):
-			return now, fmt.Errorf("%w: %w: it grants leases of %v, and the lock is to stay taken for %v", distributed.ErrUnavailable,
+			return now, keyless.Errorf("%w: %w: it grants leases of %v, and the lock is to stay taken for %v", distributed.ErrUnavailable,
 				distributed.ErrRefused, left.Round(time.Millisecond), ask.Least)
 		}
 		if err := t.pause(ctx, ask, poll); err != nil {

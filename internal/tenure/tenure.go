@@ -3,29 +3,29 @@ package tenure
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"sync"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/deadline"
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // Errors of Begin, besides those of the backend and of the caller's context.
 var (
 	// ErrTimeout: the caller's deadline has passed.
-	ErrTimeout = errors.New("wait at the backend timed out")
+	ErrTimeout = keyless.Errorf("wait at the backend timed out")
 	// ErrClosed: the group has been closed.
-	ErrClosed = errors.New("tenures are closed")
+	ErrClosed = keyless.Errorf("tenures are closed")
 	// ErrDrain: the lease that fellow sharers work under takes no more of them. Wait until they have left, then Begin again.
-	ErrDrain = errors.New("shared lease takes no further callers")
+	ErrDrain = keyless.Errorf("shared lease takes no further callers")
 	// ErrCalled: a fellow has passed its lane to the caller while it waited at the backend. Its place there stays.
-	ErrCalled = errors.New("a lease of this instance has become free")
+	ErrCalled = keyless.Errorf("a lease of this instance has become free")
 	// ErrBehind is Owner.Alone's: the caller is to ask anew, behind the permits of its instance.
-	ErrBehind = errors.New("permits of this instance wait at the backend")
+	ErrBehind = keyless.Errorf("permits of this instance wait at the backend")
 	// ErrDegraded: there is only a lease without the backend, and the caller asks for one of its own.
-	ErrDegraded = fmt.Errorf("%w: callers are admitted without a lease (LocalOnly), which is of no use to this call", distributed.ErrUnavailable)
+	ErrDegraded = keyless.Errorf("%w: callers are admitted without a lease (LocalOnly), which is of no use to this call", distributed.ErrUnavailable)
 )
 
 // Tenure is one key's lease and its users. Begin and Release need the turn of the key. The other methods may be called by any

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/internal/heldkey"
 	"github.com/wllock/wllock/internal/nametext"
 )
 
@@ -145,8 +146,11 @@ func cutShort(outside, inside context.Context, err error) error {
 	}
 	e := &wllock.Error{Op: "hold", Tier: wllock.TierDistributed, Ran: true, Err: context.Cause(inside)}
 	if h, ok := wllock.HeldFrom(inside); ok { // always
-		e.Key, e.LocalWait, e.DistributedWait = h.Key(), h.LocalWait(), h.DistributedWait()
+		e.LocalWait, e.DistributedWait = h.LocalWait(), h.DistributedWait()
 		e.Waited = e.LocalWait + e.DistributedWait
+	}
+	if l, ok := inside.Value(heldkey.Key).(interface{ Shown() string }); ok { // always
+		e.Key = l.Shown() // and not Held.Key, which is not redacted
 	}
 	return e
 }

@@ -1,6 +1,7 @@
 package grpcguard_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -374,5 +375,31 @@ func TestCausesAreRedacted(t *testing.T) {
 	require.ErrorIs(t, err, wllock.ErrHeld)
 	for ; err != nil; err = errors.Unwrap(err) {
 		require.NotContains(t, fmt.Sprintf("%+v", err), secret)
+	}
+}
+
+// What has ended an admitted call is told with the key as it is shown, also if the handler returns an error of its own.
+func TestEndOfAnAdmittedCallIsRedacted(t *testing.T) {
+	for _, why := range []error{wllock.ErrClosed, wllock.ErrLockTimeMax} {
+		for name, own := range map[string]error{"its own": errors.New("write failed"), "the context's": nil} {
+			t.Run(why.Error()+", "+name, func(t *testing.T) {
+				l := wllocktest.New(t, wllock.WithKeyRedaction(func(string) string { return "#1" }))
+				guard := grpcguard.UnaryServerInterceptor(l, "product", constant(secret, nil), grpcguard.WithCallOptions(wllock.WithLockTimeMax(10*time.Millisecond)))
+				_, err := guard(t.Context(), nil, &grpc.UnaryServerInfo{}, func(ctx context.Context, _ any) (any, error) {
+					if why == wllock.ErrClosed {
+						closeUnder(l)
+					}
+					<-ctx.Done()
+					return nil, cmp.Or(own, ctx.Err())
+				})
+				require.ErrorIs(t, err, why)
+				e, ok := errors.AsType[*wllock.Error](err)
+				require.True(t, ok)
+				require.Equal(t, "test:product:#1", e.Key)
+				for ; err != nil; err = errors.Unwrap(err) {
+					require.NotContains(t, fmt.Sprintf("%+v", err), secret)
+				}
+			})
+		}
 	}
 }

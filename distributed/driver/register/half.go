@@ -3,7 +3,6 @@ package register
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver"
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 type attempt = driver.Attempt[wire]
@@ -316,12 +316,12 @@ func (d half) Ended(a *attempt) {
 
 // Refill implements driver.Driver.
 func (d half) Refill(context.Context, *attempt) (driver.Block, error) {
-	return driver.Block{}, fmt.Errorf("%s: fences: %w", d.name, errors.ErrUnsupported)
+	return driver.Block{}, keyless.Errorf("%s: fences: %w", d.name, errors.ErrUnsupported)
 }
 
 // Share implements driver.Driver.
 func (d half) Share(context.Context, *attempt) (driver.Standing, error) {
-	return driver.Standing{}, fmt.Errorf("%s: downgrade: %w", d.name, errors.ErrUnsupported)
+	return driver.Standing{}, keyless.Errorf("%s: downgrade: %w", d.name, errors.ErrUnsupported)
 }
 
 // Close implements driver.Driver. It waits for a second only: a place that is not left costs the others a claim window, and a lease T.

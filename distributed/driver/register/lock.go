@@ -3,12 +3,12 @@ package register
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/keyless"
 	"github.com/wllock/wllock/internal/parts"
 )
 
@@ -117,7 +117,7 @@ func decode(name string, d Document) (l lock, err error) {
 	case l.Format != 0:
 		return l, parts.OtherFormat(name, l.Format, Format)
 	case err != nil || len(l.Owners) == 0:
-		err = fmt.Errorf("under the key lie %d bytes of something else than a lock", len(d.Data))
+		err = keyless.Errorf("under the key lie %d bytes of something else than a lock", len(d.Data))
 		return l, distributed.Unavailable(name, err, distributed.ErrRefused)
 	}
 	return l, nil

@@ -5,13 +5,13 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	mathrand "math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver"
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // Backend is a distributed.Backend over a Store. It is safe for concurrent use.
@@ -132,7 +132,7 @@ func (b *Backend) try(ctx context.Context, key string, known *Document, step fun
 
 // crowded says that others were faster each of so many times.
 func (b *Backend) crowded(times int, since time.Time, also ...error) error {
-	why := fmt.Errorf("others changed the lock first, %d times in %v", times, time.Since(since).Round(time.Millisecond))
+	why := keyless.Errorf("others changed the lock first, %d times in %v", times, time.Since(since).Round(time.Millisecond))
 	return distributed.Unavailable(b.name, why, append(also, ErrConflict)...)
 }
 

@@ -2,8 +2,9 @@ package register
 
 import (
 	"context"
-	"errors"
 	"time"
+
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // Store keeps one small document per key, and changes it only from the version that was read. Its methods are called concurrently. A Get
@@ -36,8 +37,8 @@ type Document struct {
 }
 
 // ErrConflict answers a Put or Delete from a version that the document has no more.
-var ErrConflict = errors.New("the document has changed")
+var ErrConflict = keyless.Errorf("the document has changed")
 
 // ErrBusy stands beside distributed.ErrRefused: nothing was done since the service takes no more requests for now. A request for a lock is
 // repeated for the claim window.
-var ErrBusy = errors.New("the service takes no more for now")
+var ErrBusy = keyless.Errorf("the service takes no more for now")

@@ -79,11 +79,11 @@ func (a *app) inspected(ctx context.Context, c *cli.Command, system string, f fu
 	if err != nil {
 		return err
 	}
-	return withInspector(ctx, c, reading(settings), f)
+	return a.withInspector(ctx, c, reading(settings), f)
 }
 
-// withInspector runs f with the backend's Inspector, whose calls are bounded, and closes that.
-func withInspector(ctx context.Context, c *cli.Command, settings config.Config, f func(context.Context, distributed.Inspector) error) error {
+// withInspector runs f with the backend's Inspector, whose calls are bounded, and whose errors can be printed, and closes that.
+func (a *app) withInspector(ctx context.Context, c *cli.Command, settings config.Config, f func(context.Context, distributed.Inspector) error) error {
 	opening, cancel := context.WithTimeout(ctx, c.Duration("timeout"))
 	defer cancel()
 	backend, err := settings.OpenBackend(opening)
@@ -95,31 +95,35 @@ func withInspector(ctx context.Context, c *cli.Command, settings config.Config, 
 	if !able {
 		return &exit{unavailable, fmt.Errorf("the backend %s cannot tell who holds a lock", settings.Backend)}
 	}
-	return f(ctx, bounded{i, c.Duration("timeout")})
+	return f(ctx, bounded{i, c.Duration("timeout"), a.told})
 }
 
 // bounded is an Inspector that waits for each answer so long at most.
 type bounded struct {
 	distributed.Inspector
 	timeout time.Duration
+	told    func(error) error // makes errors that can be printed
 }
 
 func (b bounded) Inspect(ctx context.Context, key string) (distributed.Inspection, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
-	return b.Inspector.Inspect(ctx, key)
+	found, err := b.Inspector.Inspect(ctx, key)
+	return found, b.told(err)
 }
 
 func (b bounded) List(ctx context.Context, prefix, cursor string, limit int) ([]distributed.Inspection, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
-	return b.Inspector.List(ctx, prefix, cursor, limit)
+	page, next, err := b.Inspector.List(ctx, prefix, cursor, limit)
+	return page, next, b.told(err)
 }
 
 func (b bounded) Break(ctx context.Context, found distributed.Inspection, by, reason string) (distributed.Breaking, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
-	return b.Inspector.Break(ctx, found, by, reason)
+	broken, err := b.Inspector.Break(ctx, found, by, reason)
+	return broken, b.told(err)
 }
 
 // openError tells a wrong setting from a backend that is away.

@@ -51,7 +51,7 @@ func (a *app) breaks() *cli.Command {
 			if err != nil {
 				return err
 			}
-			return withInspector(ctx, c, settings, func(ctx context.Context, i distributed.Inspector) error {
+			return a.withInspector(ctx, c, settings, func(ctx context.Context, i distributed.Inspector) error {
 				return a.breakOne(ctx, c, i, full)
 			})
 		},

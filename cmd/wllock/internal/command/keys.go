@@ -11,6 +11,7 @@ import (
 	"github.com/wllock/wllock/cmd/wllock/internal/show"
 	"github.com/wllock/wllock/config"
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 const secretVariables = "WLLOCK_KEY_SECRET or WLLOCK_KEY_SECRET_FILE"
@@ -36,6 +37,14 @@ func (a *app) shown(full string) string {
 		return full
 	}
 	return show.Redacted(full, a.redact)
+}
+
+// told is an error of the backend as it is printed.
+func (a *app) told(err error) error {
+	if a.redact == nil || a.showKeys || err == nil {
+		return err
+	}
+	return keyless.Of(err)
 }
 
 // shownOf is what is printed of a lock.

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // From a log line's hash to the lock: who, ls, top and break print hashes and take them, with the secret of the services.
@@ -86,4 +88,14 @@ func TestDoctorHashesOthersKeys(t *testing.T) {
 	_, out, err := run(t, append(env, "WLLOCK_KEY_SECRET=sixteen bytes or more"), "doctor")
 	require.Contains(t, out, `"shop:account:#645fc47328abdeed", which never expires`)
 	require.NotContains(t, out+err, "4711")
+}
+
+// The locks that doctor tries are its own, so it says all that the server says, also where services hash keys.
+func TestDoctorSaysWhatTheServerSays(t *testing.T) {
+	t.Parallel()
+	s, env := redis(t)
+	s.Do("ACL", "SETUSER", "u", "on", ">hunter2", "~shop:*", "~wllock:shop:*", "&wllock:shop:*", "+@all", "-evalsha", "-eval")
+	_, out, err := run(t, append(env, "WLLOCK_KEY_SECRET=sixteen bytes or more"), "doctor", "redis://u:hunter2@"+s.Addr)
+	require.Contains(t, out, "NOPERM", err)
+	require.NotContains(t, out+err, keyless.Redacted)
 }

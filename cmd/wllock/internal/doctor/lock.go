@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/config"
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/etcdlock"
 	"github.com/wllock/wllock/distributed/memcachelock"
@@ -32,7 +33,9 @@ const (
 // tryLock opens the backend as a service does, which checks its rights for this system, and takes some locks. reached: there is a
 // server to be looked at.
 func (p *patient) tryLock(ctx context.Context) (reached bool) {
-	locker, err := p.settings.Open(ctx, wllock.WithOutage(wllock.FailClosed))
+	settings := p.settings
+	settings.KeySecret, settings.KeySecretFile = config.Secret{}, "" // the keys are ours, so errors keep their whole text
+	locker, err := settings.Open(ctx, wllock.WithOutage(wllock.FailClosed))
 	if err != nil {
 		p.fail(p.opening(err))
 		return !isAway(err) && !isSilent(err)
