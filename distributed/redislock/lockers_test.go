@@ -111,7 +111,13 @@ func TestACommandThatAProxyLacksIsNamed(t *testing.T) {
 	b, err := redislock.Open("redis://" + proxy.Addr().String())
 	require.NoError(t, err)
 	defer b.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	require.ErrorContains(t, b.Ping(ctx), "the connection is closed at INFO, as by a proxy that lacks it")
+	for patience := 100 * time.Millisecond; ; patience *= 2 { // a busy machine connects later
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		err := b.Ping(ctx)
+		cancel()
+		if strings.Contains(err.Error(), "the connection is closed at INFO, as by a proxy that lacks it") {
+			return
+		}
+		require.Less(t, patience, time.Minute, err)
+	}
 }
