@@ -1,11 +1,9 @@
 package redislock
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -18,28 +16,9 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testlocker"
 	"github.com/wllock/wllock/internal/testscope"
 )
-
-// lines is a log that may be read while it is written.
-type lines struct {
-	mu  sync.Mutex
-	all bytes.Buffer
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.Write(b)
-}
-
-func (l *lines) count(what string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.all.String(), what)
-}
-
-func (l *lines) option() Option { return WithLogger(slog.New(slog.NewTextHandler(l, nil))) }
 
 // leads has new connections of a proxy lead to another server, as a name does after a failover, and the old server go on as a replica
 // of nobody: it refuses commands.
@@ -55,14 +34,14 @@ func TestASubscriptionFollowsTheCommands(t *testing.T) { // rule R10
 	t.Parallel()
 	from, to := redistest.Start(t), redistest.Start(t)
 	p := redistest.NewProxy(t, from.Addr)
-	var log lines
+	var log testlocker.Log
 	o := &redis.Options{Addr: p.Addr}
 	for _, s := range []*redistest.Server{from, to} {
 		s.AddUser(t, "redis.md", "shop")(o) // whose rights are enough for that
 	}
 	client := redis.NewClient(o)
 	t.Cleanup(func() { _ = client.Close() })
-	b := with(t, client, log.option())
+	b := with(t, client, WithLogger(log.Logger()))
 	u := newUser(t, b).lasting(1500 * time.Millisecond) // H is 250 ms
 	release(t, u.lease("shop:hot"))
 	require.Eventually(t, func() bool { return subscribedAt(from) == 1 }, patience, time.Millisecond)
@@ -70,9 +49,9 @@ func TestASubscriptionFollowsTheCommands(t *testing.T) { // rule R10
 	l := u.lease("shop:hot")
 	require.Eventually(t, func() bool { return subscribedAt(to) == 1 }, patience, time.Millisecond)
 	require.Zero(t, subscribedAt(from))
-	require.Eventually(t, func() bool { return log.count("subscription is back") == 1 }, patience, time.Millisecond)
-	require.Equal(t, 1, log.count("subscription lost, places are served by heartbeats"))
-	require.Equal(t, 1, log.count("subscribed at "+p.Addr+": what commands publish does not arrive there"))
+	require.Eventually(t, func() bool { return log.Count("subscription is back") == 1 }, patience, time.Millisecond)
+	require.Equal(t, 1, log.Count("subscription lost, places are served by heartbeats"))
+	require.Equal(t, 1, log.Count("subscribed at "+p.Addr+": what commands publish does not arrive there"))
 	release(t, l)
 }
 
@@ -230,8 +209,8 @@ func TestAReshardMovesNoSubscription(t *testing.T) { // rule R10
 	testscope.Long(t, "starts a cluster")
 	t.Parallel()
 	c := redistest.StartCluster(t)
-	var log lines
-	all := []*Backend{with(t, c.Client(), log.option()), with(t, c.Client(), log.option()), with(t, c.Client(), log.option())}
+	var log testlocker.Log
+	all := []*Backend{with(t, c.Client(), WithLogger(log.Logger())), with(t, c.Client(), WithLogger(log.Logger())), with(t, c.Client(), WithLogger(log.Logger()))}
 	from, slot := c.Owner(key(t))
 	to := c.Nodes[0]
 	if to == from {
@@ -242,7 +221,7 @@ func TestAReshardMovesNoSubscription(t *testing.T) { // rule R10
 	time.Sleep(time.Second)
 	move(slot, from, to, 5*time.Millisecond)
 	wg.Wait()
-	require.Zero(t, log.count("subscription lost"))
+	require.Zero(t, log.Count("subscription lost"))
 }
 
 // After a failover that the sentinels decide on, subscriptions go on at the new primary, and are lost once at most.
@@ -250,8 +229,8 @@ func TestSubscriptionsAreAtThePrimaryAfterAFailover(t *testing.T) { // rule R10
 	testscope.Long(t, "a failover")
 	t.Parallel()
 	group := redistest.StartSentinel(t)
-	var log lines
-	all := []*Backend{with(t, group.Client(), log.option()), with(t, group.Client(), log.option())}
+	var log testlocker.Log
+	all := []*Backend{with(t, group.Client(), WithLogger(log.Logger())), with(t, group.Client(), WithLogger(log.Logger()))}
 	before, _ := handOver(t, 2*time.Second, key(t), all)
 	require.Equal(t, len(all), subscribedAt(group.Primary))
 	group.Failover()
@@ -263,5 +242,5 @@ func TestSubscriptionsAreAtThePrimaryAfterAFailover(t *testing.T) { // rule R10
 	after, longest := handOver(t, 2*time.Second, key(t), all)
 	t.Logf("%d hand-overs before, %d after in 2 s, the longest took %v", before, after, longest)
 	require.Greater(t, after, before/10)
-	require.LessOrEqual(t, log.count("subscription lost"), len(all))
+	require.LessOrEqual(t, log.Count("subscription lost"), len(all))
 }

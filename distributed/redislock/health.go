@@ -45,7 +45,10 @@ func (b *Backend) LongestTTL(ctx context.Context, system string, own time.Durati
 	}
 	ttl := min(own, math.MaxInt64/4) // twice as long is remembered
 	c := longestTTL(system, ttl+time.Millisecond-1, max(ttlMemory, 2*ttl))
-	if _, err := b.s.ask(ctx, c, ttl, distributed.ClaimWindow(ttl)); err != nil {
+	if err := b.apart(ctx, func() error {
+		_, err := b.s.ask(ctx, c, ttl, distributed.ClaimWindow(ttl))
+		return err
+	}); err != nil {
 		return 0, err
 	}
 	return max(own, readLongestTTL(c.Reply)), nil

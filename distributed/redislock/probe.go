@@ -24,7 +24,7 @@ const (
 	firstBudget = time.Second
 	// nodeBudget bounds the probe of one node of a cluster, because another may answer.
 	nodeBudget = 500 * time.Millisecond
-	// lastWord is how long a probe whose caller has gone may still say what it knows.
+	// lastWord is how long a question whose caller has gone may still say what it knows.
 	lastWord = 20 * time.Millisecond
 	// pingBudget bounds a Ping whose context has no end.
 	pingBudget = 5 * time.Second
@@ -45,33 +45,41 @@ func (b *Backend) prove(ctx context.Context, budget time.Duration, key string) e
 	end := time.Now().Add(budget)
 	ctx, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
-	select {
-	case b.probes <- struct{}{}:
-	case <-ctx.Done():
-		return conn.Unavailable("", ctx.Err())
-	}
-	// On another goroutine, since a client that waits for an answer does not notice that its caller has gone.
-	proven := make(chan error, 1)
-	if !b.client.Go(func() {
-		defer func() { <-b.probes }()
-		if first && b.isProven(key) {
-			proven <- nil
-		} else {
-			proven <- b.proveNow(ctx, budget, key)
+	return b.apart(ctx, func() error {
+		select {
+		case b.probes <- struct{}{}:
+			defer func() { <-b.probes }()
+		case <-ctx.Done():
+			return conn.Unavailable("", ctx.Err())
 		}
-	}) {
-		<-b.probes
+		if first && b.isProven(key) {
+			return nil
+		}
+		return b.proveNow(ctx, budget, key)
+	})
+}
+
+// apart has ask run on a goroutine that Close waits for, and returns as soon as its caller has gone. A client that waits for an answer does
+// not notice that, and before the first answer it may wait long.
+func (b *Backend) apart(ctx context.Context, ask func() error) error {
+	answered := make(chan error, 1)
+	if !b.client.Go(func() { answered <- ask() }) {
 		return distributed.ErrClosed
 	}
-	gone, stop := left(ctx)
+	gone := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		if !errors.Is(ctx.Err(), context.DeadlineExceeded) { // which ask obeys by itself, and then says why there was no answer
+			close(gone)
+		}
+	})
 	defer stop()
 	select {
-	case err := <-proven:
+	case err := <-answered:
 		return err
 	case <-gone:
 	}
 	select {
-	case err := <-proven: // unless it waits for an answer it says why there was none before
+	case err := <-answered: // unless it waits for an answer it says why there was none before
 		return err
 	case <-time.After(lastWord):
 		return conn.Unavailable("", ctx.Err())

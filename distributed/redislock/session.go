@@ -2,7 +2,6 @@ package redislock
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"sync/atomic"
@@ -44,11 +43,7 @@ func (s *session) ask(ctx context.Context, c *conn.Call, ttl, budget time.Durati
 	c.Sent = begin
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		c.Tries++
-		if s.network().rtt > 0 {
-			s.try(ctx, ttl, c)
-		} else {
-			s.tryApart(ctx, ttl, c)
-		}
+		s.try(ctx, ttl, c)
 		kind := conn.Classify(c.Err)
 		if kind == conn.None {
 			return c.Sent, nil
@@ -75,35 +70,6 @@ func (s *session) ask(ctx context.Context, c *conn.Call, ttl, budget time.Durati
 // try sends calls once, in one pipeline. ttl is the shortest of those concerned.
 func (s *session) try(ctx context.Context, ttl time.Duration, calls ...*conn.Call) {
 	s.tr.Do(conn.Within(ctx, tryTimeout(ttl, s.network())), calls...)
-}
-
-// tryApart is try before any server has answered, when the network is not known, and a try may take as long as T: it returns as soon as the
-// caller has gone. What was sent may still be carried out.
-func (s *session) tryApart(ctx context.Context, ttl time.Duration, c *conn.Call) {
-	own, tried := *c, make(chan struct{})
-	go func() {
-		defer close(tried)
-		s.try(ctx, ttl, &own)
-	}()
-	gone, stop := left(ctx)
-	defer stop()
-	select {
-	case <-tried:
-		*c = own
-	case <-gone:
-		c.Err = ctx.Err()
-	}
-}
-
-// left returns a channel that is closed when ctx is canceled, which a client that waits for an answer does not notice. It obeys deadlines by
-// itself, and then says why there was no answer.
-func left(ctx context.Context) (gone <-chan struct{}, stop func() bool) {
-	canceled := make(chan struct{})
-	return canceled, context.AfterFunc(ctx, func() {
-		if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			close(canceled)
-		}
-	})
 }
 
 // tryTimeout is how long one exchange may take before it is repeated: H, because a later answer leaves too little of the

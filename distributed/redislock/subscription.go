@@ -22,7 +22,7 @@ type subscription struct {
 	once sync.Once // starts listening
 	wg   sync.WaitGroup
 
-	losses conn.Losses
+	losses conn.LossLog
 }
 
 func newSubscription(b *Backend) *subscription { return &subscription{b: b, s: b.s} }

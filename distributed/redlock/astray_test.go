@@ -1,10 +1,6 @@
 package redlock
 
 import (
-	"bytes"
-	"log/slog"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -12,25 +8,8 @@ import (
 
 	"github.com/wllock/wllock/internal/conn"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testlocker"
 )
-
-// lines is a log that may be read while it is written.
-type lines struct {
-	mu  sync.Mutex
-	all bytes.Buffer
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.Write(b)
-}
-
-func (l *lines) count(what string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.all.String(), what)
-}
 
 func subscribedAt(s *redistest.Server) int {
 	channels, _ := s.Do("PUBSUB", "CHANNELS", conn.HelperPrefix+"*").([]any)
@@ -43,8 +22,8 @@ func TestASubscriptionFollowsTheCommands(t *testing.T) { // rule Q12
 	t.Parallel()
 	s := startFor(t, 3, time.Minute)
 	to := redistest.Start(t)
-	var log lines
-	b := s.open(WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+	var log testlocker.Log
+	b := s.open(WithLogger(log.Logger()))
 	l := leaseOf(t, b, request("shop:k", "a", lasting(1500*time.Millisecond))) // H is 250 ms
 	for _, one := range s.all {
 		require.Eventually(t, func() bool { return subscribedAt(one) == 1 }, patience, time.Millisecond)
@@ -53,9 +32,9 @@ func TestASubscriptionFollowsTheCommands(t *testing.T) { // rule Q12
 	s.all[0].Do("REPLICAOF", "127.0.0.1", "1") // it refuses commands
 	require.Eventually(t, func() bool { return subscribedAt(to) == 1 }, patience, time.Millisecond)
 	require.Zero(t, subscribedAt(s.all[0]))
-	require.Eventually(t, func() bool { return log.count("subscription is back") == 1 }, patience, time.Millisecond)
-	require.Equal(t, 1, log.count("subscription lost, places are served by heartbeats"))
-	require.Equal(t, 1, log.count("subscribed at "+s.proxies[0].Addr+": what commands publish does not arrive there"))
+	require.Eventually(t, func() bool { return log.Count("subscription is back") == 1 }, patience, time.Millisecond)
+	require.Equal(t, 1, log.Count("subscription lost, places are served by heartbeats"))
+	require.Equal(t, 1, log.Count("subscribed at "+s.proxies[0].Addr+": what commands publish does not arrive there"))
 	release(t, l)
 }
 

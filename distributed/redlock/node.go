@@ -36,7 +36,7 @@ type node struct {
 	channels *conn.Channels // of all spaces
 	tr       conn.Transport
 	rtt      atomic.Int64 // round trip, in ns; 0: not known yet
-	losses   conn.Losses
+	losses   conn.LossLog
 
 	mu       sync.Mutex      // guards all below
 	lanes    [lanes + 1]lane // the last is for questions about no key

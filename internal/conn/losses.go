@@ -12,8 +12,8 @@ const (
 	countedFor = time.Minute
 )
 
-// Losses says which losses of a subscription are to be logged. It is safe for concurrent use.
-type Losses struct {
+// LossLog says which losses of a subscription are to be logged. It is safe for concurrent use.
+type LossLog struct {
 	mu    sync.Mutex
 	told  bool      // guarded by mu; the loss was logged
 	since time.Time // guarded by mu; when the losses were first counted
@@ -21,7 +21,7 @@ type Losses struct {
 }
 
 // Lost notes a loss, and reports whether it is to be logged: one line for all that follow each other, and one when it is back.
-func (l *Losses) Lost() (log bool) {
+func (l *LossLog) Lost() (log bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.told {
@@ -37,7 +37,7 @@ func (l *Losses) Lost() (log bool) {
 }
 
 // Back notes the end of a loss, and reports whether it is to be logged.
-func (l *Losses) Back() (log bool) {
+func (l *LossLog) Back() (log bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	log, l.told = l.told, false

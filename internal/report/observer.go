@@ -315,7 +315,7 @@ func (o *Observer) Close(ctx context.Context) error {
 	if t := o.telemetry; t != nil && t.registration != nil {
 		o.metrics.add(report{run: func(*report) {
 			failed <- t.registration.Unregister()
-			numbers.giveBack(o.System, t.number)
+			lockerNumbers.giveBack(o.System, t.number)
 		}}, math.MaxInt64)
 	}
 	spans := o.starts.flush(patient) + o.spans.flush(patient, math.MaxInt64)

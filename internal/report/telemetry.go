@@ -28,7 +28,7 @@ type telemetry struct {
 	renewals, degradations  metric.Int64Counter
 	batchSize               metric.Int64Histogram
 	registration            metric.Registration // nil: no metrics
-	number                  int                 // of the Locker, among those of its system: see numbers
+	number                  int                 // of the Locker, among those of its system: see lockerNumbers
 }
 
 // newTelemetry returns nil if no provider was given.
@@ -73,7 +73,7 @@ func (t *telemetry) observe(m metric.Meter, from *Observer, state State) (err er
 	if err != nil {
 		return err
 	}
-	t.number = numbers.take(from.System)
+	t.number = lockerNumbers.take(from.System)
 	var further []attribute.KeyValue
 	if t.number > 1 {
 		further = append(further, attribute.Int("wllock.locker", t.number))
@@ -106,31 +106,31 @@ func (t *telemetry) observe(m metric.Meter, from *Observer, state State) (err er
 	return err
 }
 
-// numbers are those of the Lockers that are measured, so that gauges of one process do not overwrite each other: the first of a system has
+// lockerNumbers are those of the Lockers that are measured, so that gauges of one process do not overwrite each other: the first of a system has
 // number 1, and needs no attribute. A number that is given back is the next one's.
-var numbers = lockers{used: map[string][]bool{}}
+var lockerNumbers = numbering{used: map[string][]bool{}}
 
-type lockers struct {
+type numbering struct {
 	mu   sync.Mutex
 	used map[string][]bool // guarded by mu; by system
 }
 
-func (l *lockers) take(system string) (number int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	free := slices.Index(l.used[system], false)
+func (n *numbering) take(system string) (number int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	free := slices.Index(n.used[system], false)
 	if free < 0 {
-		free = len(l.used[system])
-		l.used[system] = append(l.used[system], false)
+		free = len(n.used[system])
+		n.used[system] = append(n.used[system], false)
 	}
-	l.used[system][free] = true
+	n.used[system][free] = true
 	return free + 1
 }
 
-func (l *lockers) giveBack(system string, number int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.used[system][number-1] = false
+func (n *numbering) giveBack(system string, number int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.used[system][number-1] = false
 }
 
 // instrument makes an instrument and collects the error. Option is the kind's own type of option; unit and description

@@ -46,9 +46,9 @@ type Turn interface {
 // Group makes the tenures of one instance and ends what they keep.
 type Group struct {
 	config  Config
-	refused moments // when it asked after what refused it
-	doubted moments // when a request of ours ended without an answer
-	wanted  moments // when another instance wanted a lease that lingered
+	refused lastTimes // when it asked after what refused it
+	doubted lastTimes // when a request of ours ended without an answer
+	wanted  lastTimes // when another instance wanted a lease that lingered
 	linger  *deadline.Set[*Tenure]
 	closing chan struct{} // closed by Close: nobody waits at the backend any more
 	shut    atomic.Bool   // set before closing is closed

@@ -20,20 +20,20 @@ import (
 // Nobody else pays. And each does it once per T for a key, because it makes a holder whose callers come without a pause give up
 // its tenure as any other that waits does.
 
-// moments are when something happened last, by key. It forgets all when there are too many keys: a caller is then refused once more.
-type moments struct {
+// lastTimes are when something happened last, by key. It forgets all when there are too many keys: a caller is then refused once more.
+type lastTimes struct {
 	some atomic.Bool // else nothing has happened: most instances never need the mutex
 
 	mu   sync.Mutex
 	last map[string]time.Time // guarded by mu
 }
 
-const mostMoments = 4096
+const mostTimes = 4096
 
-func (m *moments) note(key string) { m.again(key, 0) }
+func (m *lastTimes) note(key string) { m.again(key, 0) }
 
 // within reports that it happened less than d ago.
-func (m *moments) within(key string, d time.Duration) bool {
+func (m *lastTimes) within(key string, d time.Duration) bool {
 	if !m.some.Load() {
 		return false
 	}
@@ -44,7 +44,7 @@ func (m *moments) within(key string, d time.Duration) bool {
 }
 
 // again notes that it happens now, and reports true, unless it happened less than d ago.
-func (m *moments) again(key string, d time.Duration) bool {
+func (m *lastTimes) again(key string, d time.Duration) bool {
 	m.some.Store(true)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -52,7 +52,7 @@ func (m *moments) again(key string, d time.Duration) bool {
 	if last, ok := m.last[key]; ok && now.Sub(last) < d {
 		return false
 	}
-	if m.last == nil || len(m.last) >= mostMoments {
+	if m.last == nil || len(m.last) >= mostTimes {
 		m.last = map[string]time.Time{}
 	}
 	m.last[key] = now
