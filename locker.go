@@ -112,7 +112,7 @@ func (l *Locker) tenureConfig() tenure.Config {
 	s := &l.settings
 	c := tenure.Config{
 		Backend: l.policy, Outage: l.policy, Instance: l.instance, TTL: s.leaseTTL,
-		MaxHandoffs: s.maxHandoffs, MaxTenure: s.maxTenure, Linger: s.linger,
+		MaxHandoffs: s.maxHandoffs, MaxTenure: s.maxTenure, Linger: s.linger, Adaptive: s.adaptive,
 		Queue: (*turns)(l), Failed: l.observer.ReleaseFailed,
 	}
 	if s.meters != nil {

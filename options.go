@@ -25,6 +25,7 @@ const (
 	DefaultLeaseTTL    = 5 * time.Second
 	DefaultMaxHandoffs = 128
 	DefaultMaxTenure   = 100 * time.Millisecond
+	DefaultLinger      = 200 * time.Microsecond
 	DefaultLockTimeMax = 10 * time.Second
 )
 
@@ -52,6 +53,7 @@ type settings struct {
 	maxHandoffs int
 	maxTenure   time.Duration
 	linger      time.Duration
+	adaptive    bool   // linger is the default's
 	instance    string // its name; "": the host's
 	outage      Outage
 	owned       bool
@@ -72,6 +74,7 @@ func (o option) apply(s *settings) { o(s) }
 func defaultSettings() settings {
 	return settings{
 		leaseTTL: DefaultLeaseTTL, maxHandoffs: DefaultMaxHandoffs, maxTenure: DefaultMaxTenure,
+		linger: DefaultLinger, adaptive: true,
 		logger:   slog.New(slog.DiscardHandler),
 		defaults: callOptions{threshold: DefaultThreshold, lockTimeMax: DefaultLockTimeMax, maxBatch: DefaultMaxBatch},
 		names:    map[string]func(callOptions) callOptions{},
@@ -147,13 +150,17 @@ func WithMaxTenure(d time.Duration) Option {
 	})
 }
 
-// WithLinger keeps the idle lease of a key for d, for the next local caller, unless another instance wants it (default 0:
-// off). One that waits gets it at once. One with NoWait is refused, but the holder learns of it and gives the lease back. For ten minutes
-// it keeps none of that key, so that the next try gets it unless a caller is inside. Over backends other than memlock and redislock only Lockers with WithLinger tell the holder: give it to all
-// that share keys. docs/tuning.md says more. Over redislock with WithInteropGap nothing lingers.
+// WithLinger keeps the idle lease of a key for d, for the next local caller, unless another instance wants it. 0: for no time. One that
+// waits gets it at once. One with NoWait is refused, but the holder learns of it and gives the lease back. For ten minutes
+// it keeps none of that key, so that the next try gets it unless a caller is inside. Over backends other than memlock and redislock only
+// Lockers with WithLinger tell the holder: give it to all that share keys. Over redislock with WithInteropGap nothing lingers.
+//
+// Without this option a lease lingers for [DefaultLinger], over memlock and redislock, if its key was asked for again while the lease before it
+// was being released. It does not if another instance has waited within the last second, and permits do not. In a process that is idle
+// otherwise, the timer takes about a millisecond. docs/tuning.md says more.
 func WithLinger(d time.Duration) Option {
 	return option(func(s *settings) {
-		s.linger = d
+		s.linger, s.adaptive = d, false
 		if d < 0 {
 			s.wrong("WithLinger(%v): want 0 (off) or more", d)
 		}

@@ -14,7 +14,7 @@ type Config struct {
 	LeaseTTL            time.Duration `split_words:"true" default:"5s"`
 	MaxHandoffs         int           `split_words:"true" default:"128"`
 	MaxTenure           time.Duration `split_words:"true" default:"100ms"`
-	Linger              time.Duration `split_words:"true" default:"0s"`
+	Linger              time.Duration `split_words:"true" default:"200us"`
 	Wait                time.Duration `split_words:"true" default:"0s"`
 	Outage              Outage        `split_words:"true" default:"closed"`
 	LongestTTL          time.Duration `split_words:"true" default:"0s"`

@@ -57,7 +57,7 @@ func TestDefaultsAreThoseOfTheLibrary(t *testing.T) {
 	require.Equal(t, wllock.DefaultLockTimeMax, got.LockTimeMax)
 	require.Equal(t, wllock.DefaultMaxHandoffs, got.MaxHandoffs)
 	require.Equal(t, wllock.DefaultMaxTenure, got.MaxTenure)
-	require.Zero(t, got.Linger)
+	require.Equal(t, wllock.DefaultLinger, got.Linger)
 	require.Zero(t, got.Wait)
 }
 

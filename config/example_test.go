@@ -100,7 +100,7 @@ func ExampleUsage() {
 	// WLLOCK_LEASE_TTL              5s                     5s                              time until the lock of a crashed process is free
 	// WLLOCK_MAX_HANDOFFS           128                    128                             callers served in a row while other processes wait; 0: every caller asks the backend
 	// WLLOCK_MAX_TENURE             100ms                  100ms                           the same budget in time
-	// WLLOCK_LINGER                 0s                     20ms                            how long an idle, unwanted lock is kept for the next caller; 0s: not at all
+	// WLLOCK_LINGER                 200µs                  20ms                            how long an idle, unwanted lock is kept for the next caller; 0s: not at all; 200us: only of a key in steady use, over Redis or in memory
 	// WLLOCK_WAIT                   0s                     2s                              how long a caller waits for a lock; 0s: until its context ends
 	// WLLOCK_OUTAGE                 closed                 closed                          while the backend is unreachable: closed refuses, local locks within the process only
 	// WLLOCK_LONGEST_TTL            0s                     10s                             for local: the longest WLLOCK_LEASE_TTL of all processes; 0s: as they have told the backend

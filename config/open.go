@@ -115,9 +115,11 @@ func (c Config) options() []wllock.Option {
 		wllock.WithLeaseTTL(c.LeaseTTL),
 		wllock.WithMaxHandoffs(c.MaxHandoffs),
 		wllock.WithMaxTenure(c.MaxTenure),
-		wllock.WithLinger(c.Linger),
 		wllock.WithDefaults(calls...),
 		c.Outage.option(),
+	}
+	if c.Linger != wllock.DefaultLinger {
+		opts = append(opts, wllock.WithLinger(c.Linger))
 	}
 	if c.LongestTTL > 0 {
 		opts = append(opts, wllock.WithLongestTTL(c.LongestTTL))

@@ -123,6 +123,7 @@ type Settings struct {
 	DropMost  int    // attempts in one Drop
 	Drops     int    // calls of Drop under way in a lane, beside those of DropsHere
 	DropsHere int    // a Release calls Drop on its own goroutine, which spares it two switches, if fewer are dropped: Drop has to obey its ctx
+	Tells     bool   // a request that is refused tells the holder, which calls Wanted: see Standing.Told
 	Twice     bool   // a Drop may be under way beside an Enter with the same prev: the service tells which came first
 
 	// Pause is before the next Drop of what was refused or not answered for the so-manieth time, until that has expired. nil: Lane.Retry

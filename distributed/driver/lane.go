@@ -36,6 +36,7 @@ type Lane[W any] struct {
 func (b *Backend[W]) NewLane(ctx context.Context, s Session) *Lane[W] {
 	ln := &Lane[W]{b: b, ctx: ctx, session: s, attempts: map[uint64]*Attempt[W]{}}
 	ln.keeper, ln.looks.b = keepalive.NewKeeper(ln.renew), b
+	ln.keeper.HearsRefusals = b.set.Tells
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.lanes[ln] = struct{}{}

@@ -16,6 +16,8 @@ import (
 // call. One with an unknown outcome is retried until the lease expires. A lease that the backend says is gone ends at
 // once. The end of a lease is watched while its renewal is under way, so a backend that hangs makes leases end, not linger.
 type Keeper struct {
+	HearsRefusals bool // set before the first Keep: see Lease.HearsRefusals
+
 	renew  func(ctx context.Context, due []distributed.Lease)
 	set    *deadline.Set[*Lease]
 	base   time.Time

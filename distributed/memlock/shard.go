@@ -57,6 +57,7 @@ func (s *shard) init(b *Backend, fence uint64) {
 	s.backend, s.fence = b, fence
 	s.entries = make(map[string]*entry)
 	s.keeper = keepalive.NewKeeper(renew)
+	s.keeper.HearsRefusals = true
 	s.expiry = deadline.New(s.expire)
 }
 

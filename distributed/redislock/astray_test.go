@@ -42,7 +42,7 @@ func TestASubscriptionFollowsTheCommands(t *testing.T) { // rule R10
 	client := redis.NewClient(o)
 	t.Cleanup(func() { _ = client.Close() })
 	b := with(t, client, WithLogger(log.Logger()))
-	u := newUser(t, b).lasting(1500 * time.Millisecond) // H is 250 ms
+	u := newUser(t, b).lasting(6 * time.Second) // H is 1 s, and an Enter may take half of T
 	release(t, u.lease("shop:hot"))
 	require.Eventually(t, func() bool { return subscribedAt(from) == 1 }, patience, time.Millisecond)
 	leads(p, from, to)

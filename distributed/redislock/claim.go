@@ -42,7 +42,7 @@ const (
 )
 
 var clientSettings = driver.Settings{
-	Name: "redislock", LookMost: conn.MaxBatch, DropMost: conn.MaxBatch, Drops: maxWorkers, DropsHere: dropsHere, Twice: true, Pause: pauseAfter,
+	Name: "redislock", LookMost: conn.MaxBatch, DropMost: conn.MaxBatch, Drops: maxWorkers, DropsHere: dropsHere, Tells: true, Twice: true, Pause: pauseAfter,
 }
 
 // pauseAfter is how long to wait after so many tries.

@@ -154,7 +154,11 @@ func (f Framework[M, H]) testAnswersBehindOuterMiddleware(t *testing.T) {
 		for name, a := range answers {
 			t.Run(outer+", "+name, func(t *testing.T) {
 				t.Parallel()
-				l, faults := wllocktest.NewWithFaults(t, wllock.WithLeaseTTL(200*time.Millisecond))
+				ttl := wllock.DefaultLeaseTTL // a lock that is to stay taken must last longer than a pause of the machine
+				if a.before != nil {
+					ttl = 200 * time.Millisecond
+				}
+				l, faults := wllocktest.NewWithFaults(t, wllock.WithLeaseTTL(ttl))
 				if a.prepare != nil {
 					a.prepare(t, l, faults)
 				}

@@ -16,7 +16,10 @@ func (t *Tenure) LeaseContended(l distributed.Lease) {
 	ours := t.current.lease == l
 	lingering := ours && t.current.lingering && wanted(l)
 	if lingering { // else the key may be that of a later use
-		t.group.wanted.note(t.key)
+		t.wantedIdle(contended)
+	}
+	if ours && contended && t.group.config.Adaptive {
+		t.group.awaited.note(t.key)
 	}
 	if ours && contended && !t.share() {
 		t.current.draining = true

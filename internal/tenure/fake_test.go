@@ -16,6 +16,7 @@ type fakeBackend struct {
 	now    int // Enters under way
 	most   int
 	script []answer
+	deaf   bool // its leases hear of no refusal
 	fence  uint64
 	leases []*fakeLease
 	places []*fakePlace
@@ -178,6 +179,7 @@ func (l *fakeLease) Until() time.Time      { return get(l, func(l *fakeLease) ti
 func (l *fakeLease) Healthy() bool         { return get(l, func(l *fakeLease) bool { return !l.unhealthy }) }
 func (l *fakeLease) Contended() bool       { return get(l, func(l *fakeLease) bool { return l.contended }) }
 func (l *fakeLease) Wanted() bool          { return get(l, func(l *fakeLease) bool { return l.wanted }) }
+func (l *fakeLease) HearsRefusals() bool   { return !l.backend.deaf }
 func (l *fakeLease) Abandon()              { l.set(func(l *fakeLease) { l.abandoned = true }) }
 func (l *fakeLease) Lost() <-chan struct{} { return l.lost }
 

@@ -60,6 +60,7 @@ func named(instance string) option                         { return func(c *tenu
 func handoffs(n int) option                                { return func(c *tenure.Config) { c.MaxHandoffs = n } }
 func longest(d time.Duration) option                       { return func(c *tenure.Config) { c.MaxTenure = d } }
 func lingering(d time.Duration) option                     { return func(c *tenure.Config) { c.Linger = d } }
+func adaptive(c *tenure.Config)                            { c.Linger, c.Adaptive = linger, true }
 func (f *fixture) Unpin(key string, lane int)              { f.queue.Unpin(key, lane) }
 func (f *fixture) Others(key string, lane int) []*tenureOf { return f.queue.Others(key, lane) }
 func (f *fixture) note(_ any, _ string, e error) {

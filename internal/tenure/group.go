@@ -17,6 +17,7 @@ type Config struct {
 	MaxHandoffs int           // turns per tenure after the first while other instances wait, 0 for none at all
 	MaxTenure   time.Duration // the same in time
 	Linger      time.Duration // how long an unused lease is kept, 0 for not at all
+	Adaptive    bool          // only that of a key in steady use lingers: see Tenure.steady
 	Queue       Queue
 	// Failed gets the errors of releases that the backend did not confirm.
 	Failed func(tag any, key string, err error)
@@ -49,6 +50,7 @@ type Group struct {
 	refused lastTimes // when it asked after what refused it
 	doubted lastTimes // when a request of ours ended without an answer
 	wanted  lastTimes // when another instance wanted a lease that lingered
+	awaited lastTimes // with Adaptive: when another instance waited for a lease
 	linger  *deadline.Set[*Tenure]
 	closing chan struct{} // closed by Close: nobody waits at the backend any more
 	shut    atomic.Bool   // set before closing is closed

@@ -10,6 +10,9 @@ import (
 // was refused tries again within that time, whatever the rhythm of our callers, and finds the lock free between two of them.
 const wantedFor = 10 * time.Minute
 
+// awaitedFor is how long a key does not linger by itself that another instance waited for.
+const awaitedFor = time.Second
+
 // startLinger keeps the unused lease for the next caller, if that is configured and no other instance wants it.
 func (t *Tenure) startLinger(turn Turn) bool {
 	g := t.group
@@ -27,6 +30,8 @@ func (t *Tenure) startLinger(turn Turn) bool {
 			g.wanted.note(t.key)
 		}
 		return false
+	case g.config.Adaptive && !t.steady(lease):
+		return false
 	}
 	if !t.current.lingering { // else nobody has used it since it began to
 		t.current.lingering, t.lingered = true, true
@@ -38,6 +43,13 @@ func (t *Tenure) startLinger(turn Turn) bool {
 	return true
 }
 
+// steady reports that the key was asked for again while its lease before this one was being released, and that nobody else is likely to
+// lose by it if this lease lingers for a moment: who is refused is heard, and no other instance has waited lately. The caller holds mu.
+func (t *Tenure) steady(lease distributed.Lease) bool {
+	h, ok := distributed.As[interface{ HearsRefusals() bool }](lease)
+	return t.again && ok && h.HearsRefusals() && !t.group.awaited.within(t.key, awaitedFor)
+}
+
 // wanted reports that another instance waits for the lease, or was refused it since it was granted: then it does not linger. One that
 // was refused does not break into a tenure: the callers of this instance that come one after the other are served as before.
 func wanted(l distributed.Lease) bool { // rule T12
@@ -46,6 +58,14 @@ func wanted(l distributed.Lease) bool { // rule T12
 	}
 	w, ok := distributed.As[distributed.Wanted](l)
 	return ok && w.Wanted()
+}
+
+// wantedIdle notes that another instance wants the lease while it lingers. One that waits gets it. But where a refusal does not tell, it may have
+// been refused first, and wait for a moment. The caller holds mu.
+func (t *Tenure) wantedIdle(contended bool) {
+	if !contended || !t.group.config.Adaptive {
+		t.group.wanted.note(t.key)
+	}
 }
 
 // stopLinger ends the lingering because the lease is used, or gone. It reports whether the key is to be unpinned. The
@@ -74,7 +94,7 @@ func (t *Tenure) unwelcome() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.current.lingering && wanted(t.current.lease) {
-		t.group.wanted.note(t.key)
+		t.wantedIdle(t.current.lease.Contended())
 		return true
 	}
 	return t.current.lingering && (t.group.closed() || t.outgoing.gone != nil || !time.Now().Before(t.current.lingers))

@@ -151,6 +151,82 @@ func TestLinger(t *testing.T) {
 	})
 }
 
+// again has a caller come while the release of the last lease is under way, and returns the lease that it got.
+func (f *fixture) again(fb *fakeBackend, ask tenure.Ask) *fakeLease {
+	first := f.arriveAs(ask)
+	answer := delayRelease(first.use.Lease().(*fakeLease), nil)
+	first.leave()
+	second := f.arriveAs(ask)
+	close(answer)
+	second.leave()
+	synctest.Wait()
+	return second.use.Lease().(*fakeLease)
+}
+
+// By default only the lease of a key in steady use lingers, where a refusal tells its holder, and no other instance has waited lately.
+func TestAdaptiveLinger(t *testing.T) {
+	begin := func(t *testing.T) (*fixture, *fakeBackend) {
+		fb := new(fakeBackend)
+		return newFixture(t, fb, adaptive), fb
+	}
+	bubble(t, "a key that is asked for during its release", func(t *testing.T) {
+		f, fb := begin(t)
+		l := f.again(fb, exclusively)
+		require.Zero(t, l.releases())
+		time.Sleep(linger - 1)
+		a := f.arrive(exclusive)
+		require.True(t, a.use.Handoff())
+		a.leave()
+		time.Sleep(linger - 1)
+		require.Zero(t, l.releases(), "it lingers anew")
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		require.Equal(t, 1, l.releases())
+		require.False(t, f.inUse())
+		f.arrive(exclusive).leave()
+		require.False(t, f.inUse(), "a use by itself")
+		f.close()
+	})
+	bubble(t, "not a key that is asked for after its release", func(t *testing.T) {
+		f, fb := begin(t)
+		for i := range 3 {
+			f.arrive(exclusive).leave()
+			require.Equal(t, 1, fb.lease(i).releases())
+		}
+		f.close()
+	})
+	bubble(t, "not where a refusal does not tell", func(t *testing.T) {
+		f, fb := begin(t)
+		fb.deaf = true
+		require.Equal(t, 1, f.again(fb, exclusively).releases())
+		f.close()
+	})
+	bubble(t, "not a permit's", func(t *testing.T) {
+		f, fb := begin(t)
+		require.Equal(t, 1, f.again(fb, tenure.Ask{Mode: shared, Limit: 1}).releases())
+		f.close()
+	})
+	for name, c := range map[string]struct {
+		event func(*fakeLease)
+		last  time.Duration
+	}{
+		"another instance has waited for": {(*fakeLease).contend, time.Second},
+		"another instance was refused":    {(*fakeLease).want, 10 * time.Minute},
+	} {
+		bubble(t, "not a key that "+name, func(t *testing.T) {
+			f, fb := begin(t)
+			a := f.arrive(exclusive)
+			c.event(fb.lease(0))
+			a.leave()
+			time.Sleep(c.last - 1)
+			require.Equal(t, 1, f.again(fb, exclusively).releases())
+			time.Sleep(time.Nanosecond)
+			require.Zero(t, f.again(fb, exclusively).releases())
+			f.close()
+		})
+	}
+}
+
 // hookedTurn calls before in the middle of Release, while the turn is still held.
 type hookedTurn struct {
 	*caller

@@ -61,7 +61,7 @@ func (m *lastTimes) again(key string, d time.Duration) bool {
 
 // asksAfter reports that a caller with NoWait that got err is to take a place for a moment.
 func (g *Group) asksAfter(err error, key string) bool { // rule T12
-	if err == nil || g.config.Linger == 0 || !errors.Is(err, distributed.ErrHeld) {
+	if err == nil || g.config.Linger == 0 || g.config.Adaptive || !errors.Is(err, distributed.ErrHeld) {
 		return false
 	}
 	if held, ok := errors.AsType[*distributed.HeldError](err); ok && held.Told {

@@ -51,6 +51,7 @@ type Tenure struct {
 	parting  parting
 	entering bool // somebody is at the backend, or on the way in from there with a fresh lease
 	lingered bool // a lease has lingered once
+	again    bool // current was asked for, not by a permit, while the lease before it was being released
 }
 
 // current is the lease that callers work under or that lingers, and how it has been used.
@@ -183,6 +184,7 @@ func (t *Tenure) look(u *Use, ask *Ask) (decision, error) {
 		return decision{}, ErrDrain
 	}
 	t.entering = true
+	t.again = t.outgoing.prev != nil && ask.Limit == 0
 	t.makePrev()
 	t.outgoing.named = t.outgoing.prev != nil
 	if t.mode != ask.Mode || t.limit != ask.Limit || t.asked != ask.TTL {

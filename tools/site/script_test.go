@@ -92,7 +92,7 @@ func TestCalculatorFollowsTheGuide(t *testing.T) {
 	require.Empty(t, found.Warnings)
 	require.Equal(t, map[string]string{
 		"WLLOCK_SINGLE_WAIT_THRESHOLD": "116", "WLLOCK_WAIT": "1.9s", "WLLOCK_LOCK_TIME_MAX": "1s", "WLLOCK_LEASE_TTL": "5s",
-		"WLLOCK_MAX_TENURE": "100ms", "WLLOCK_MAX_HANDOFFS": "128", "WLLOCK_LINGER": "0s",
+		"WLLOCK_MAX_TENURE": "100ms", "WLLOCK_MAX_HANDOFFS": "128", "WLLOCK_LINGER": "200us",
 	}, found.environment())
 	require.Contains(t, found.Facts[0], "At most 333 calls per second", "as the guide says of 3 ms")
 }

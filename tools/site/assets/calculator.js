@@ -58,7 +58,7 @@ function tune({ hold, slowest, servers, patience, rtt, failover }) {
       ["WLLOCK_LEASE_TTL", "WithLeaseTTL", duration(ttl), `the acceptable failover; pauses up to a quarter of it, ${duration(ttl / 4)}, never cost the lock`],
       ["WLLOCK_MAX_TENURE", "WithMaxTenure", duration(tenure), servers > 1 ? "0.2 × patience / (servers − 1), at most 100 ms: how long one server serves its own while others wait" : "the default; one server has nobody to share with"],
       ["WLLOCK_MAX_HANDOFFS", "WithMaxHandoffs", "128", hold < tenure / 128 ? "the default; with so short a hold it ends a tenure before the time does" : "the default; the time ends a tenure first"],
-      ["WLLOCK_LINGER", "WithLinger", "0s", "under load there is always a next waiter"],
+      ["WLLOCK_LINGER", "WithLinger", "200us", "the default; under load there is always a next waiter"],
     ],
     facts: [
       `At most ${Number((1000 / hold).toPrecision(3))} calls per second for one key, on any number of servers.`,
