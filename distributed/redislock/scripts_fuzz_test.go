@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
@@ -27,6 +28,27 @@ func TestScriptsHoldInAnyOrder(t *testing.T) { holdInAnyOrder(t, 400) }
 func TestScriptsHoldForLong(t *testing.T) {
 	testscope.Long(t, "thousands of sequences")
 	holdInAnyOrder(t, testscope.Scale[uint64](3_000, 1_000_000))
+}
+
+// TestTheCrowdIsServedAsByTheGeneralPart has the same done without the crowd's way: each reply, message and key has to be the same.
+func TestTheCrowdIsServedAsByTheGeneralPart(t *testing.T) { serveAsInGeneral(t, 400) }
+
+func TestTheCrowdIsServedAsByTheGeneralPartForLong(t *testing.T) {
+	testscope.Long(t, "thousands of sequences on two servers")
+	serveAsInGeneral(t, testscope.Scale[uint64](3_000, 1_000_000))
+}
+
+func serveAsInGeneral(t *testing.T, sequences uint64) {
+	t.Helper()
+	f := &scriptFuzz{seed: testseed.Seed(t), total: sequences, tolerated: make(map[*toleration]int)}
+	one, clock := redistest.StartWithClock(t, simEpoch)
+	k := newScriptServer(t, one, clock, mutant{})
+	two, clock := redistest.StartWithClock(t, simEpoch)
+	k.twin = newScriptServer(t, two, clock, mutant{}, general)
+	f.run(k)
+	if f.failed != nil {
+		k.explain(t, f.failed)
+	}
 }
 
 func holdInAnyOrder(t *testing.T, sequences uint64) {
@@ -110,7 +132,14 @@ local function overheard(channel, text)
   redis.call('RPUSH', 'pushed', channel .. ' ' .. text)
   return 1
 end
-local function publish(`
+`
+
+// general has a script do without the crowd's way.
+func general(text string) string {
+	const pass = "\nlocal function handOver(raw, time, ended, T, past, member, entry)\n"
+	text = strings.Replace(text, pass, pass+"do return nil end\n", 1)
+	return strings.Replace(text, "\nif holder and ", "\nif false and ", 1)
+}
 
 // A script that is named with fewOnly does for fewMost waiters or readers what the others do for 64: more than a sequence has.
 const (
@@ -124,10 +153,11 @@ type scriptServer struct {
 	clock  *redistest.Clock
 	now    time.Time
 	shas   map[string]string // by the script's name
+	twin   *scriptServer     // has to answer and keep the same; nil: none
 }
 
 // newScriptServer loads the scripts, with the mutant.
-func newScriptServer(t *testing.T, server *redistest.Server, clock *redistest.Clock, m mutant) *scriptServer {
+func newScriptServer(t *testing.T, server *redistest.Server, clock *redistest.Clock, m mutant, edit ...func(text string) string) *scriptServer {
 	t.Helper()
 	k := &scriptServer{client: server.Client(), clock: clock, now: simEpoch, shas: make(map[string]string)}
 	load := func(name, text string) {
@@ -135,15 +165,20 @@ func newScriptServer(t *testing.T, server *redistest.Server, clock *redistest.Cl
 		require.NoError(t, err, "%s, %s", name, m.what)
 		k.shas[name] = sha
 	}
-	places := 0
+	places, edited := 0, 0
 	for _, one := range allScripts {
 		text := one.Text
+		for _, f := range edit {
+			text = f(text)
+			edited += min(1, len(text)-len(one.Text))
+		}
 		if m.what != "" {
 			places += strings.Count(text, m.old)
 			text = strings.ReplaceAll(text, m.old, m.broken)
 		}
-		text = strings.ReplaceAll(text, "redis.pcall('PUBLISH', ", "overheard(")
-		text = strings.Replace(text, "\nlocal function publish(", overheard, 1)
+		if published := strings.ReplaceAll(text, "redis.pcall('PUBLISH', ", "overheard("); published != text {
+			text = strings.Replace(published, "\n", overheard, 1) // behind the line that says it is Lua
+		}
 		require.NotContains(t, text, "call('PUBLISH'")
 		load(one.Name, text)
 		few := strings.Replace(text, "local MOST = 64", "local MOST = "+strconv.Itoa(fewMost), 1)
@@ -151,16 +186,24 @@ func newScriptServer(t *testing.T, server *redistest.Server, clock *redistest.Cl
 		load(one.Name+fewOnly, few)
 	}
 	require.True(t, m.what == "" || places > 0, "no script has %q any more: break its new form", m.old)
+	require.Equal(t, 3*len(edit), edited, "enter, leave and heartbeat have the crowd's way")
 	load(viewScript.Name, viewScript.Text)
 	return k
 }
 
 // play runs a sequence to its end. Its time is the server's, which goes on from sequence to sequence.
 func (k *scriptServer) play(s *sequence) {
+	if k.twin != nil {
+		defer func() { k.twin.clear(s) }()
+	}
+	defer k.clear(s)
 	s.start = k.now
 	for round := 0; !s.done(); {
 		s.now = s.start.Add(time.Duration(round/ticking) * tick)
 		k.clock.Set(s.now)
+		if k.twin != nil {
+			k.twin.clock.Set(s.now)
+		}
 		todo, wait := s.next()
 		for _, x := range todo {
 			k.execute(s, x)
@@ -168,12 +211,31 @@ func (k *scriptServer) play(s *sequence) {
 		round += max(1, wait)
 	}
 	k.now = s.now.Add(tick)
+}
+
+// clear removes what a sequence has left.
+func (k *scriptServer) clear(s *sequence) {
 	keys := keysOf(s.key, "")
 	k.client.Unlink(context.Background(), keys[:]...)
 }
 
 // execute has the server do something, and hands to the sequence what it has answered.
 func (k *scriptServer) execute(s *sequence, x execution) {
+	text, shown, err := k.ask(s, x)
+	if err == nil && k.twin != nil {
+		if same, kept, err := k.twin.ask(s, x); err != nil || same != text || kept != shown {
+			s.fail("%v: %q, and\n%s\nbut the general part: %q, %v, and\n%s", x.request, text, shown, same, err, kept)
+			return
+		}
+	}
+	if err != nil {
+		s.fail("%v: %v", x.request, err)
+		return
+	}
+	s.ran(x, text, shown)
+}
+
+func (k *scriptServer) ask(s *sequence, x execution) (answer, shown string, err error) {
 	ctx, pipe := context.Background(), k.client.Pipeline()
 	for _, c := range x.commands {
 		pipe.Do(ctx, c...) // a foreigner's error is his own
@@ -191,17 +253,9 @@ func (k *scriptServer) execute(s *sequence, x execution) {
 	keys := keysOf(s.key, "")
 	view := pipe.EvalSha(ctx, k.shas[viewScript.Name], keys[:])
 	_, _ = pipe.Exec(ctx)
-	if err := reply.Err(); err != nil {
-		s.fail("%v: %v", x.request, err)
-		return
-	}
-	text, _ := reply.Val().(string)
-	shown, err := view.Text()
-	if err != nil {
-		s.fail("view: %v", err)
-		return
-	}
-	s.ran(x, text, shown)
+	answer, _ = reply.Val().(string)
+	shown, err = view.Text()
+	return answer, shown, cmp.Or(reply.Err(), err)
 }
 
 // explain fails the test with what is left of the failed sequence when all is left out that it does not need.

@@ -16,7 +16,7 @@ import (
 // mutants are scripts broken in one place each.
 var mutants = []mutant{
 	{"a leave that compares no tokens", "if holds(value, TOKEN) then\n  if isShared(value) then\n    local others", "if value then\n  if isShared(value) then\n    local others"},
-	{"a quick leave that compares no tokens", "and string.sub(raw[1], 1, #ARGV[1]) == ARGV[1] and (not raw[3]", "and (not raw[3]"},
+	{"a quick leave that compares no tokens", "local ours = raw[1] and raw[2] and ARGV[3] == 'x' and string.sub(raw[1], 1, #ARGV[1]) == ARGV[1]", "local ours = raw[1] and raw[2] and ARGV[3] == 'x'"},
 	{"a renewal that compares no tokens", "if not holds(value, TOKEN) then return 'lost' end", "if not value then return 'lost' end"},
 	{"a renewal of many that compares no tokens", "if value and string.sub(value, 1, #token) == token then", "if value then"},
 	{"a renewal without PEXPIRE", "else\n  redis.call('PEXPIRE', LOCK, ttl)", "else\n  redis.call('PTTL', LOCK)"},
@@ -129,6 +129,30 @@ var mutants = []mutant{
 	{"a last waiter that is not asked to go on", "then notify(-1, 0) end", "then return end"},
 }
 
+// crowdMutants are broken in the crowd's way.
+var crowdMutants = []mutant{
+	{"a head that is dead", "or now - beat > t / 3 + 100 then", "then"},
+	{"a head that reads", "'^(%d+) (%S+) x ([1-9]", "'^(%d+) (%S+) [xs] ([1-9]"},
+	{"a fence that another has passed", "or us <= fence then", "then"},
+	{"an attempt that has ended", "if not fence or raw[3] and (#raw[3] ~= #ended or raw[3] >= ended) then", "if not fence then"},
+	{"a caller that has a place", "head == member or redis.call('HGET', KEYS[4], member)", "head == member"},
+	{"a gap", "'^(%d+) %d %d+ 0 (%d+) 0$'", "'^(%d+) %d %d+ %d+ (%d+) 0$'"},
+	{"a caller that would not wait", "0 (%d+) 0$'", "0 (%d+) %d$'"},
+	{"an end that is not noted", "redis.call('SET', KEYS[6], ended, 'PX', past)", "local _ = past"},
+	{"a place before others", "then ticket = us else", "then ticket = '1' else"},
+	{"a place that expires", "if redis.call('PEXPIRE', KEYS[i], ARGV[5], 'GT') == 0 and redis", "if redis.call('PEXPIRE', KEYS[i], ARGV[5]) == 0 and redis"},
+	{"a silence that counts", "> math.min(T / 3, 1000) + 100 or tonumber(since) > now then", "> 1e9 then"},
+	{"a grant for longer", "string.format('%d', t / 2)", "t"},
+	{"a rest that is passed on", "if free ~= '0' and tonumber(free) > now then free = ms end", ""},
+	{"a grant that keeps its place", "redis.call('HDEL', KEYS[4], head)", ""},
+	{"a grant that says nobody waits", "(queued > 0 and 1 or 0)", "0"},
+	{"a queue that is forgotten", "if queued > 0 then", "if queued > 1 then"},
+	{"a heartbeat of another's place", "or '', 1, #entry) == entry then", "or '', 1, 0) == '' then"},
+	{"a heartbeat of a holder", "and string.sub(raw[1], 1, #ARGV[1]) ~= ARGV[1] then -- the", "then -- the"},
+	{"a heartbeat of a stretched lock", "and left <= tonumber(longest)", ""},
+	{"a heartbeat that is not noted", "    refresh(member, entry, ms)\n    redis.call('SET', KEYS[2], fence", "    redis.call('SET', KEYS[2], fence"},
+}
+
 type mutant struct{ what, old, broken string }
 
 // mostSequences is so many that no mutant is missed by chance: the rarest are found by one sequence in thousands.
@@ -155,10 +179,30 @@ func TestBrokenScriptsAreFound(t *testing.T) {
 	}
 }
 
+// TestABrokenCrowdIsFound shows that TestTheCrowdIsServedAsByTheGeneralPart fails when a line of the crowd's way is wrong.
+func TestABrokenCrowdIsFound(t *testing.T) {
+	testscope.Long(t, "mutants: the lines of the crowd's way are broken")
+	seed := testseed.Seed(t)
+	one, clock := redistest.StartWithClock(t, simEpoch)
+	two, twinClock := redistest.StartWithClock(t, simEpoch)
+	for _, m := range crowdMutants {
+		t.Run(strings.ReplaceAll(m.what, " ", "_"), func(t *testing.T) {
+			one.Do("FLUSHALL") // the clocks begin anew
+			two.Do("FLUSHALL")
+			f := &scriptFuzz{seed: seed, total: mostSequences / 30, tolerated: make(map[*toleration]int)}
+			k := newScriptServer(t, one, clock, m)
+			k.twin = newScriptServer(t, two, twinClock, mutant{}, general)
+			f.run(k)
+			require.NotNil(t, f.failed, "not found by %d sequences", f.total)
+			t.Logf("found by sequence %d: %s", f.failed.index, f.failed.failure)
+		})
+	}
+}
+
 // TestBrokenScriptsAreScripts shows that each of them can be run, since the test above runs a part of them.
 func TestBrokenScriptsAreScripts(t *testing.T) {
 	server := redistest.Start(t)
-	for _, m := range mutants {
+	for _, m := range slices.Concat(mutants, crowdMutants) {
 		newScriptServer(t, server, nil, m)
 	}
 }

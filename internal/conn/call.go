@@ -35,14 +35,17 @@ func ReadScript(sources embed.FS, name string) *Script {
 		return string(text)
 	}
 	text := source(name)
-	if before, rest, ok := strings.Cut(text, includeMark); ok {
+	for {
+		before, rest, more := strings.Cut(text, includeMark)
+		if !more {
+			return NewScript(name, text)
+		}
 		names, body, _ := strings.Cut(rest, "\n")
 		for part := range strings.FieldsSeq(names) {
 			before += source(part)
 		}
 		text = before + body
 	}
-	return NewScript(name, text)
 }
 
 // HeadLen is the number of a call's arguments before its keys.

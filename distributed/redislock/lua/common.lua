@@ -1,4 +1,4 @@
--- What all scripts share. The Go side replaces their include line with it. Rules R1 to R19 stand in doc.go. Keys, values and
+-- What all scripts share. The Go side replaces their include lines with such parts. Rules R1 to R19 stand in doc.go. Keys, values and
 -- messages are of format 2, see docs/redis.md.
 --
 -- KEYS  1 lock     string   the lock's own name: "wllock:x:<id>:<T in ms>:<fence>", "wllock:s:<longest T of the readers in

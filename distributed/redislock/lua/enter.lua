@@ -35,6 +35,15 @@ if ARGV[3] == 'x' and (not raw[2] or #raw[2] <= 21) then
   end
 end
 
+-- include: crowd
+if ARGV[3] == 'x' and raw[1] and raw[1] == ARGV[8] and raw[2] then
+  local T, past = string.match(ARGV[6], '^(%d+) %d %d+ 0 (%d+) 0$')
+  local ended = string.match(ARGV[8], '^wllock:x:[^:]+:(%d+):[^:]+:%d+:%d+$')
+  local p, member = string.match(ARGV[1], '^wllock:x:([^:]+):%d+:([^:]+):$')
+  local answer = T and ended and handOver(raw, time, ended, T, past, member, ARGV[2] .. ' ' .. p .. ' x ' .. T .. ' ')
+  if answer then return answer end
+end
+
 -- include: common queue
 if formatOf(raw[1]) then
   return redis.error_reply('ERR another version of wllock has this lock, in format ' .. formatOf(raw[1])

@@ -9,12 +9,15 @@ local raw = redis.call('MGET', KEYS[1], KEYS[2], KEYS[6])
 if raw[3] == ARGV[2] then return 'released' end -- a repeat
 
 -- The usual case, a lease that nobody waits for: MGET, DEL, SET. See enter.
-if raw[1] and raw[2] and #raw[2] <= 21 and ARGV[3] == 'x'
-  and string.sub(raw[1], 1, #ARGV[1]) == ARGV[1] and (not raw[3] or tonumber(raw[3]) < tonumber(ARGV[2])) then
+local ours = raw[1] and raw[2] and ARGV[3] == 'x' and string.sub(raw[1], 1, #ARGV[1]) == ARGV[1]
+if ours and #raw[2] <= 21 and (not raw[3] or tonumber(raw[3]) < tonumber(ARGV[2])) then
   redis.call('DEL', KEYS[1])
   redis.call('SET', KEYS[6], ARGV[2], 'PX', ARGV[8])
   return 'released'
 end
+
+-- include: crowd
+if ours and handOver(raw, redis.call('TIME'), ARGV[2], string.match(ARGV[6], '^%d+'), ARGV[8]) then return 'released' end
 
 -- include: common queue
 local value, state = raw[1], load(raw[2])
