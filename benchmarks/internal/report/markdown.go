@@ -100,12 +100,12 @@ func (t Table) columns() []column {
 		{base, func(r Row) string {
 			return orBlank(ops(r.Total)/first(t.base(r), ops), func(v float64) string { return "× " + count(v) })
 		}},
+		duration("CPU/op", func(s Total) float64 { return s.ProcessCPUPerOp }),
+		duration("server CPU/op", func(s Total) float64 { return s.ServerCPUPerOp }),
 		duration("p50", p50), duration("p99", p99), duration("p99.9", p999),
 		duration("max", func(s Total) float64 { return float64(s.Latency.Max) }),
 		index("Jain goroutines", jainGoroutines), index("Jain instances", jainInstances),
 		number("commands/op", commands, count),
-		duration("CPU/op", func(s Total) float64 { return s.ProcessCPUPerOp }),
-		duration("server CPU/op", func(s Total) float64 { return s.ServerCPUPerOp }),
 	}
 	if t.Sale || t.Audit {
 		amiss := "two at once"

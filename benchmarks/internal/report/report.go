@@ -7,12 +7,14 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
 	"runtime/debug"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/wllock/wllock/benchmarks/internal/contender"
@@ -188,6 +190,7 @@ func (t Table) base(r Row) []Row {
 // Environment is where and how a run took place.
 type Environment struct {
 	Time     time.Time                   `json:"time"`
+	Commit   string                      `json:"commit,omitempty"` // of the code; "": not known
 	Go       string                      `json:"go"`
 	System   string                      `json:"system"`
 	CPU      string                      `json:"cpu"`
@@ -204,7 +207,7 @@ type Environment struct {
 // New returns a report without tables, from this machine and build.
 func New(g contender.Group, cs []contender.Contender) Report {
 	r := Report{Name: g.String(), Title: g.Title(), Contenders: participants(cs), Environment: Environment{
-		Time: time.Now().UTC().Truncate(time.Second), Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH,
+		Time: time.Now().UTC().Truncate(time.Second), Commit: commit(), Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH,
 		CPU: find("/proc/cpuinfo", `(?m)^model name\s*: (.*)$`), Load: find("/proc/loadavg", `^(\S+)`),
 		Cores: runtime.GOMAXPROCS(0), Ping: make(map[load.Link]stats.Summary),
 	}}
@@ -212,6 +215,19 @@ func New(g contender.Group, cs []contender.Contender) Report {
 		r.Name = "results"
 	}
 	return r
+}
+
+// commit returns that of the folder, and says so if the code differs from it.
+func commit() string {
+	head, err := exec.Command("git", "rev-parse", "--short", "HEAD").Output()
+	if err != nil {
+		return "" // no repository, or no git
+	}
+	name := strings.TrimSpace(string(head))
+	if changed, err := exec.Command("git", "status", "--porcelain", "--", "*.go", "*.lua").Output(); err != nil || len(changed) > 0 {
+		name += " with changes"
+	}
+	return name
 }
 
 // find returns what a pattern finds in a file.

@@ -52,7 +52,7 @@ func sample() Report {
 	return Report{
 		Name: "results", Title: "Results",
 		Environment: Environment{
-			Time: time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC), Go: "go1.26", System: "linux/amd64", CPU: "a CPU", Cores: 2,
+			Time: time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC), Commit: "0123abc", Go: "go1.26", System: "linux/amd64", CPU: "a CPU", Cores: 2,
 			Load: "0.05", Servers: []string{"Redis 7.0.15"}, Duration: time.Second, Rounds: 3,
 			Ping: map[load.Link]stats.Summary{load.Delayed: {P50: 1090 * time.Microsecond, P99: 1200 * time.Microsecond}},
 		},
