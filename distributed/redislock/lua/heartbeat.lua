@@ -7,7 +7,7 @@ local raw, time = redis.call('MGET', KEYS[1], KEYS[2]), redis.call('TIME')
 
 -- include: crowd
 local holder, longest = string.match(raw[1] or '', '^wllock:x:[^:]+:%d+:([^:]+):(%d+):%d+$')
-if holder and ARGV[3] == 'x' and string.sub(raw[1], 1, #ARGV[1]) ~= ARGV[1] then -- the usual case: another has the lock
+if holder and ARGV[3] == 'x' then -- the usual case: another has the lock, since who has it has no place
   local fence, free, last, since = string.match(raw[2] or '', '^(%d+) 1 (%d+) (%d+) (%d+)$')
   local p, member = string.match(ARGV[1], '^wllock:x:([^:]+):%d+:([^:]+):$')
   local T = string.match(ARGV[6], '^%d+')
