@@ -125,7 +125,7 @@ func (a *Attempt[W]) entered(s Standing, err error) (distributed.Lease, distribu
 		a.state = over
 		a.mu.Unlock()
 		a.forget()
-		if s.Told {
+		if a.b.set.Tells {
 			return nil, nil, distributed.HeldAndTold(s.Holder)
 		}
 		return nil, nil, distributed.Held(s.Holder)

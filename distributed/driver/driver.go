@@ -77,7 +77,6 @@ type Standing struct {
 	Fences    Block         // of a grant. Of a Shared one without a Limit the First counts alone
 	Contended bool          // of a grant and of a lease: another instance waits
 	Wanted    bool          // of a grant: another instance was refused the lock, and does not wait. Or it could not say so
-	Told      bool          // of a refusal: the holder knows of it
 	Holder    string        // whom the attempt waits for, or who refused it. "": not known
 	Next      time.Duration // when to look again without an event. 0: after the usual time. Or Never
 	RenewIn   time.Duration // of a Renewer's grant: when to renew it first, for a driver whose renewals look. 0: when a third of its window has passed
@@ -123,7 +122,7 @@ type Settings struct {
 	DropMost  int    // attempts in one Drop
 	Drops     int    // calls of Drop under way in a lane, beside those of DropsHere
 	DropsHere int    // a Release calls Drop on its own goroutine, which spares it two switches, if fewer are dropped: Drop has to obey its ctx
-	Tells     bool   // a request that is refused tells the holder, which calls Wanted: see Standing.Told
+	Tells     bool   // a request that is refused sends word to the holder, for which Attempt.Refused is called at once
 	Twice     bool   // a Drop may be under way beside an Enter with the same prev: the service tells which came first
 
 	// Pause is before the next Drop of what was refused or not answered for the so-manieth time, until that has expired. nil: Lane.Retry

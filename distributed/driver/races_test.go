@@ -394,7 +394,8 @@ func TestARefusalThatComesBeforeTheGrantIsKnown(t *testing.T) {
 		}
 		require.True(t, wanted(s.lease(t, nil)))
 		for _, told := range []bool{false, true} {
-			s.enter = func(*Attempt[string], *Prev[string]) (Standing, error) { return Standing{Told: told, Holder: "b"}, nil }
+			s.b.set.Tells = told
+			s.enter = func(*Attempt[string], *Prev[string]) (Standing, error) { return Standing{Holder: "b"}, nil }
 			_, _, err := s.asks(t, nil)
 			held, _ := errors.AsType[*distributed.HeldError](err)
 			require.Equal(t, &distributed.HeldError{Holder: "b", Told: told}, held)

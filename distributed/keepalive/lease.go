@@ -160,8 +160,8 @@ func (l *Lease) Contend(waits bool) (changed bool) {
 // Wanted implements distributed.Wanted.
 func (l *Lease) Wanted() bool { return l.contended.Load()&wanted != 0 }
 
-// HearsRefusals reports that a request with NoWait that is refused the lease tells the backend to call Want, before it returns. Else Want
-// is called late, or never.
+// HearsRefusals reports that a request with NoWait that is refused sends word to the holder, and Want is called at once. Else it is called
+// late, or never.
 func (l *Lease) HearsRefusals() bool { return l.keeper.HearsRefusals }
 
 // Want is called by the backend when it learns that another instance was refused the lease. If it reports true,

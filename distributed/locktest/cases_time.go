@@ -83,7 +83,11 @@ func wantedHolders(e *env) {
 				}
 			}
 			err := e.member().refusal(key)
-			if held, ok := errors.AsType[*distributed.HeldError](err); !ok || !held.Told {
+			held, ok := errors.AsType[*distributed.HeldError](err)
+			if h, can := distributed.As[interface{ HearsRefusals() bool }](all[0]); can && h.HearsRefusals() != (ok && held.Told) {
+				e.Fatalf("%s: that its lease hears of refusals is %v, and a refusal says the opposite", name, h.HearsRefusals())
+			}
+			if !ok || !held.Told {
 				e.Skipf("the backend does not tell its holders")
 			}
 			for i, l := range all {

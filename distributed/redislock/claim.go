@@ -131,7 +131,7 @@ func (b *Backend) stands(a *attempt, r standing, sent time.Time) driver.Standing
 	case hasPlace:
 		return driver.Standing{Kind: driver.Queued, Sent: sent, Holder: r.position.holder, Next: a.Wire.next(a.TTL, r.position, sent)}
 	default:
-		return driver.Standing{Kind: driver.Refused, Holder: r.holder, Told: true}
+		return driver.Standing{Kind: driver.Refused, Holder: r.holder}
 	}
 }
 

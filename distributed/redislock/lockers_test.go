@@ -51,6 +51,30 @@ func TestARefusalEndsLingering(t *testing.T) {
 	}
 }
 
+// By default a caller that comes again and again gets turns of one lease, whose fences follow each other.
+func TestAKeyInSteadyUseLingers(t *testing.T) { // rule T12
+	t.Parallel()
+	s := redistest.Start(t)
+	const turns = 200
+	sameLease := func(opts ...wllock.Option) (n int) {
+		l := locker(t, s.Addr, opts...)
+		var last uint64
+		for range turns {
+			require.NoError(t, l.Do(t.Context(), "n", t.Name(), func(ctx context.Context) error {
+				held, _ := wllock.HeldFrom(ctx)
+				if held.Fence() == last+1 {
+					n++
+				}
+				last = held.Fence()
+				return nil
+			}))
+		}
+		return n
+	}
+	require.Greater(t, sameLease(), turns/2)
+	require.Zero(t, sameLease(wllock.WithLinger(0)))
+}
+
 // With a gap for clients that are not wllock nothing lingers: they cannot say that they want the lock.
 func TestNothingLingersWithAnInteropGap(t *testing.T) {
 	t.Parallel()

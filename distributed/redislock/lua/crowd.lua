@@ -3,13 +3,6 @@
 -- or wants to read, a clock that was set back, a repeat. TestTheCrowdIsServedAsByTheGeneralPart compares the two, reply by reply and key by
 -- key, so neither can change alone.
 
--- digits is the server's clock in microseconds, as 16 digits.
-local function digits(time)
-  local us = time[2]
-  if #us < 6 then us = string.sub('00000' .. us, -6) end
-  return time[1] .. us
-end
-
 -- keptAwake is awake of the general part: from when on the silence of waiters counts. ms is now as text.
 local function keptAwake(last, since, T, now, ms)
   if now - last > math.min(T / 3, 1000) + 100 or tonumber(since) > now then return ms end
@@ -29,7 +22,9 @@ end
 local function handOver(raw, time, ended, T, past, member, entry)
   local fence, free, last, since = string.match(raw[2], '^(%d+) 1 (%d+) (%d+) (%d+)$')
   if not fence or raw[3] and (#raw[3] ~= #ended or raw[3] >= ended) then return nil end
-  local us, now = digits(time), time[1] * 1000 + math.floor(time[2] / 1000)
+  local us, now = time[2], time[1] * 1000 + math.floor(time[2] / 1000)
+  if #us < 6 then us = string.sub('00000' .. us, -6) end
+  us = time[1] .. us
   if #us ~= 16 or us <= ARGV[7] or us <= fence then return nil end
   local head = redis.call('ZRANGE', KEYS[3], 0, 0)[1]
   local a, p, t, beat = string.match(head and redis.call('HGET', KEYS[4], head) or '', '^(%d+) (%S+) x ([1-9]%d*) (%d+)$')
