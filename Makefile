@@ -19,7 +19,7 @@ export CGO_ENABLED := 0
 # The packages of all modules: "..." ends where another module begins. Those that compare are not run under the detector.
 ALL   := $(shell awk '/^\t\./ { print $$1 "/..." }' go.work)
 # Those whose goroutines are ours, and whose tests do not spend their time in servers: the gate runs these under the race detector.
-CORE  := ./distributed/redislock . ./internal/behavior ./local ./internal/tenure ./internal/outage ./internal/deadline ./internal/watch ./internal/conn \
+CORE  := ./distributed/redislock . ./internal/behavior ./local ./internal/tenure ./internal/outage ./internal/deadline ./internal/conn \
 	./distributed ./distributed/keepalive ./distributed/memlock ./distributed/locktest ./middleware/httpguard ./middleware/ratelimit \
 	./config ./debug ./wllocktest
 PLAIN := ./benchmarks/... ./example/frameworks/... ./example/migrating/... ./example/recipes/...

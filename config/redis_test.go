@@ -201,7 +201,7 @@ func TestOpenRedlock(t *testing.T) {
 		addrs = append(addrs, s.Addr)
 	}
 	c := valid()
-	c.LeaseTTL = 100 * time.Millisecond // servers that were never used count after one TTL
+	c.LeaseTTL = time.Second // servers that were never used count after one TTL
 	c.Backend = config.NewURL("redlock://" + strings.Join(addrs, ",") + "?fences=quorum")
 	c.RedisPassword = config.NewSecret("open sesame")
 	use(t, c)

@@ -106,10 +106,16 @@ type Place interface {
 	// nothing is delivered and Granted is not closed either. A lease that was received belongs to its receiver and is
 	// left alone. Leave returns nil when the place is gone, also if it was gone before.
 	Leave(ctx context.Context) error
+	// Holder names the holder, as far as the answers have told that the waiter gets anyway: of several one, and how many more
+	// there are. It is "" if that is not known.
+	Holder() string
 }
 
-// Lease is the time-limited right of one instance to one key.
-// All methods are safe for concurrent use. All but Refill and Release return at once.
+// Lease is the time-limited right of one instance to one key. A backend's lease embeds keepalive.Lease, which sees to its time, and
+// adds fences, Downgrade and the two releases. A decorator or a fake embeds a Lease: one who overrides Release overrides
+// StartRelease as well, because the tenure uses both.
+//
+// All methods are safe for concurrent use. All but Refill, Downgrade and Release return at once.
 type Lease interface {
 	// NextFence returns the next fencing token, a number greater than any returned before for this key, over all
 	// instances. A Shared lease has one fence, above every earlier writer's and below every later one's, and returns it
@@ -120,13 +126,38 @@ type Lease interface {
 	NextFence() (fence uint64, ok bool)
 	// Refill fetches more fences. It returns errors.ErrUnsupported when this backend has none.
 	Refill(ctx context.Context) error
+
 	// Until is the time up to which the lease is held at least, by this machine's clocks. Every renewal moves it.
 	Until() time.Time
 	// Healthy reports that no renewal has failed or is overdue. An ended lease is not healthy.
 	Healthy() bool
+	// At is Until and Healthy in one, for a caller that knows the time. left is by the clock that leaves less.
+	At(now time.Time) (left time.Duration, healthy bool)
+	// RenewBy moves the next renewal forward to the given time. It does nothing if one is under way or comes earlier, or if the
+	// lease is not renewed any more.
+	RenewBy(at time.Time)
+	// LostError says why the latest renewal has failed. nil: it has not, or there was none yet. Of a lease that is lost it says why.
+	LostError() *LostError
+
 	// Contended reports that another instance waits for this key. It follows the truth both ways: at once, or when a
 	// message is lost with the next renewal.
 	Contended() bool
+	// Wanted reports that another instance has asked for the lock with NoWait since the lease was granted, and was refused.
+	// It also reports that a client may want the lock which cannot say so. It stays true. The user serves its own callers with
+	// the lease as before, and does not keep it when it is idle. Not every backend tells.
+	Wanted() bool
+	// HearsRefusals reports that a request with NoWait which is refused makes Wanted true at once. Else that comes late, or never.
+	HearsRefusals() bool
+
+	// Downgrade makes an exclusive lease a shared one. The lease goes on without a moment in between, and the readers at the head
+	// of the queue are granted theirs. From then on NextFence returns the one fence of a shared lease. From the call on its
+	// user admits readers only. After an error other than ErrLeaseLost the lease is shared or exclusive: it is renewed and
+	// released as what it is. It does nothing to a shared lease.
+	Downgrade(ctx context.Context) error
+
+	// Watch sets the one Watcher, and is called once per lease. Events of before are reported at once. The Watcher
+	// receives as, the lease as its user knows it, which may be a wrapper of this one.
+	Watch(w Watcher, as Lease)
 	// Abandon stops the renewals: the lease expires by itself, and Lost is closed when it has.
 	Abandon()
 	// Lost is closed as soon as the lease is known, or must be assumed, gone. Release never closes it.
@@ -135,4 +166,35 @@ type Lease interface {
 	// it was already released. It never touches another's lease. After ErrUnavailable, or when ctx ends first, the
 	// backend goes on trying in the background until the lease has expired.
 	Release(ctx context.Context) error
+	// StartRelease is Release without waiting. true: the lease is released. false: the answer goes to the Watcher,
+	// maybe before StartRelease returns.
+	StartRelease() bool
+}
+
+// Watcher receives the events of a lease, so that no goroutine has to wait for them. Calls come from any goroutine, possibly
+// before the method that caused them has returned, and must not block.
+type Watcher interface {
+	LeaseLost(Lease)            // Lost has been closed
+	LeaseContended(Lease)       // Contended has changed, or Wanted: ask it
+	LeaseReleased(Lease, error) // the answer to StartRelease
+	// LeaseRenewed is called when a renewal has been answered (nil), and for each try that was not (an error that Is
+	// ErrUnavailable). sent is when it was sent, or zero if that is not known.
+	LeaseRenewed(l Lease, sent time.Time, err error)
+}
+
+// As finds the first lease that is a T in l and the leases it wraps, as errors.As does for errors: a wrapper has a method
+// Unwrap() Lease. A backend finds its own lease in Request.Prev with it, so that its leases can be decorated.
+func As[T any](l Lease) (T, bool) {
+	for l != nil {
+		if t, ok := l.(T); ok {
+			return t, true
+		}
+		w, ok := l.(interface{ Unwrap() Lease })
+		if !ok {
+			break
+		}
+		l = w.Unwrap()
+	}
+	var none T
+	return none, false
 }

@@ -157,11 +157,3 @@ func (e *HeldError) Keyless() (text string, safe bool) { return e.Error(), true 
 
 // Is makes it an ErrHeld.
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
-
-// HolderTeller is an optional ability of a Place: it names the holder, as far as the answers have told that its waiter gets
-// anyway.
-type HolderTeller interface {
-	Place
-	// Holder names the holder: of several one, and how many more there are. It is "" if that is not known.
-	Holder() string
-}

@@ -15,6 +15,14 @@ type LostError struct {
 	Err error     // why it failed, in the backend's own words
 }
 
+// LossOf returns the ErrLeaseLost of a lease that is lost: a *LostError if it tells why it was not renewed.
+func LossOf(l Lease) error {
+	if e := l.LostError(); e != nil {
+		return e
+	}
+	return ErrLeaseLost
+}
+
 // Error implements error.
 func (e *LostError) Error() string { return e.with(e.Err.Error()) }
 

@@ -418,7 +418,7 @@ type place[W any] struct{ a *Attempt[W] }
 // Granted implements distributed.Place.
 func (p place[W]) Granted() <-chan distributed.Lease { return p.a.granted }
 
-// Holder implements distributed.HolderTeller.
+// Holder implements distributed.Place.
 func (p place[W]) Holder() string {
 	p.a.mu.Lock()
 	defer p.a.mu.Unlock()

@@ -92,7 +92,7 @@ func (l *lease[W]) renew(now time.Time) {
 	}
 }
 
-// At implements distributed.AsyncLease. A lease whose session is silent is not healthy.
+// At implements distributed.Lease. A lease whose session is silent is not healthy.
 func (l *lease[W]) At(now time.Time) (time.Duration, bool) {
 	left, healthy := l.Lease.At(now)
 	s := l.a.Lane.session
@@ -137,7 +137,7 @@ func (l *lease[W]) Refill(ctx context.Context) error {
 	})
 }
 
-// Downgrade implements distributed.Downgrader.
+// Downgrade implements distributed.Lease.
 func (l *lease[W]) Downgrade(ctx context.Context) error {
 	if l.a.Shares() {
 		return nil
@@ -193,7 +193,7 @@ func (l *lease[W]) Release(ctx context.Context) error {
 	return a.b.OrClosed(err)
 }
 
-// StartRelease implements distributed.AsyncLease.
+// StartRelease implements distributed.Lease.
 func (l *lease[W]) StartRelease() bool {
 	a, wasHeld := l.a, l.Stop()
 	if a.b.Closed() {
@@ -218,7 +218,7 @@ func (l *lease[W]) StartRelease() bool {
 	return false
 }
 
-// WasLost implements keepalive.Loser: what a session keeps of a lease that is lost is removed.
+// WasLost implements keepalive.Kept: what a session keeps of a lease that is lost is removed.
 func (l *lease[W]) WasLost() {
 	a := l.a
 	a.mu.Lock()

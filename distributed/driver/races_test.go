@@ -136,7 +136,7 @@ func TestALaneIsUsedUntilNothingIsLeft(t *testing.T) {
 	for how, ends := range map[string]func(t *testing.T, s *stub){
 		"Release": func(t *testing.T, s *stub) { require.NoError(t, s.lease(t, nil).Release(t.Context())) },
 		"StartRelease": func(t *testing.T, s *stub) {
-			l := s.lease(t, nil).(distributed.AsyncLease)
+			l := s.lease(t, nil).(distributed.Lease)
 			require.False(t, l.StartRelease())
 			require.NoError(t, l.Release(t.Context()))
 		},
@@ -285,7 +285,7 @@ func TestAReleaseThatWasTakenOverIsNotSentTwice(t *testing.T) {
 			}
 			return Missing
 		}
-		l := s.lease(t, nil).(distributed.AsyncLease)
+		l := s.lease(t, nil).(distributed.Lease)
 		require.False(t, first.lease.StartRelease(), "its Drop is under way")
 		synctest.Wait()
 		require.False(t, l.StartRelease(), "this one waits in line")
@@ -311,7 +311,7 @@ func TestADropAfterTheEnterIsNotTheAnswer(t *testing.T) {
 			<-answers
 			return Missing
 		}
-		l := s.lease(t, nil).(distributed.AsyncLease)
+		l := s.lease(t, nil).(distributed.Lease)
 		require.False(t, l.StartRelease())
 		synctest.Wait()
 		s.enter = func(_ *Attempt[string], prev *Prev[string]) (Standing, error) {
@@ -378,7 +378,7 @@ func TestCloseDropsWhatAnEnterLeaves(t *testing.T) {
 
 // Who was refused may have said so before the holder knows of its lease, and is not forgotten when the lease is there.
 func TestARefusalThatComesBeforeTheGrantIsKnown(t *testing.T) {
-	wanted := func(l distributed.Lease) bool { return l.(distributed.Wanted).Wanted() }
+	wanted := func(l distributed.Lease) bool { return l.Wanted() }
 	stubbed(t, func(t *testing.T, s *stub) {
 		l := s.lease(t, nil)
 		require.False(t, wanted(l))
@@ -614,7 +614,7 @@ func TestARequestThatWaitsForADropHasNotBegun(t *testing.T) {
 		before, answers, prepared := s.lease(t, nil), make(chan struct{}), 0
 		s.drop = func(*Attempt[string]) Outcome { <-answers; return Removed }
 		s.prepare = func(*Attempt[string]) { prepared++ }
-		require.False(t, before.(distributed.AsyncLease).StartRelease())
+		require.False(t, before.(distributed.Lease).StartRelease())
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -755,7 +755,7 @@ func TestCloseDoesNotWaitForARefusedDrop(t *testing.T) {
 	renewedStubbed(t, func(t *testing.T, s *renewedStub) {
 		s.drop = func(a *Attempt[string]) Outcome { a.Denied(errors.New("no right to it")); return Unknown }
 		l := s.lease(t, nil)
-		require.False(t, l.(distributed.AsyncLease).StartRelease())
+		require.False(t, l.StartRelease())
 		time.Sleep(35 * time.Millisecond)
 		require.GreaterOrEqual(t, s.drops(AttemptOf[string](l)), 3)
 		start := time.Now()
@@ -800,7 +800,7 @@ func TestADropGoesOnWhileTheServiceMayHaveTheLease(t *testing.T) {
 		answers.Store(false)
 		time.Sleep(time.Until(l.Until()) - 50*time.Millisecond)
 		cut.Store(true)
-		l.(distributed.AsyncLease).StartRelease()
+		l.StartRelease()
 		time.Sleep(100 * time.Millisecond)
 		cut.Store(false)
 		time.Sleep(dropTTL / 4)

@@ -55,7 +55,7 @@ func NewKeeper(renew func(ctx context.Context, due []distributed.Lease)) *Keeper
 
 // Keep starts l, which the lease outer embeds: it lasts until the given time, and is first renewed (claimed) at renewAt.
 // Call it once, before anybody else sees the lease.
-func (k *Keeper) Keep(l *Lease, outer distributed.Lease, ttl time.Duration, until, renewAt time.Time) {
+func (k *Keeper) Keep(l *Lease, outer Kept, ttl time.Duration, until, renewAt time.Time) {
 	l.keeper, l.outer, l.ttl, l.renewAt = k, outer, ttl, renewAt
 	l.first.until, l.first.due = until, renewAt
 	l.now.Store(&l.first)

@@ -275,21 +275,8 @@ func TestKeeperClose(t *testing.T) {
 	})
 }
 
-// renewals is a witness that records renewals, too.
-type renewals struct {
-	witness
-	renewed []error
-	sent    []time.Time
-}
-
-func (r *renewals) LeaseRenewed(_ distributed.Lease, sent time.Time, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.renewed, r.sent = append(r.renewed, err), append(r.sent, sent)
-}
-
-// A RenewalWatcher receives each renewal and each try without answer, and none once a release has begun.
-func TestRenewalWatcherIsToldOfEachRenewal(t *testing.T) {
+// A Watcher receives each renewal and each try without answer, and none once a release has begun.
+func TestTheWatcherIsToldOfEachRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var away atomic.Bool
 		s := serve(func(ctx context.Context, l *lease) {
@@ -298,7 +285,7 @@ func TestRenewalWatcherIsToldOfEachRenewal(t *testing.T) {
 			}
 		})
 		defer s.Close()
-		l, r := s.grant(), new(renewals)
+		l, r := s.grant(), new(witness)
 		l.Watch(r, l)
 		start := time.Now()
 		time.Sleep(ttl/6 + ttl/2)
@@ -333,7 +320,7 @@ func TestPostponedRenewalIsNoFailure(t *testing.T) {
 			renewed(ctx, l)
 		})
 		defer s.Close()
-		l, r := s.grant(), new(renewals)
+		l, r := s.grant(), new(witness)
 		l.Watch(r, l)
 		for time.Until(l.Until()) > ttl/30 {
 			require.True(t, l.Healthy())

@@ -1,6 +1,7 @@
 package keepalive
 
 import (
+	"cmp"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,7 +12,7 @@ import (
 )
 
 // Lease is what this machine knows of one lease: how long it lasts, whether it is being renewed, and who is notified of
-// its end. A backend embeds it in its own lease type, which gives that most of distributed.AsyncLease, and starts it
+// its end. A backend embeds it in its own lease type, which gives that most of distributed.Lease, and starts it
 // with Keeper.Keep.
 //
 // A lease is kept until one of three things happens. Exactly one of them wins. The winner is decided under mu (rule K3):
@@ -22,8 +23,8 @@ import (
 //	                              └─ Finish ──▶ finished
 type Lease struct {
 	keeper    *Keeper
-	outer     distributed.Lease // the backend's lease, which embeds this one; set by Keep, then read only
-	ttl       time.Duration     // set by Keep, then read only
+	outer     Kept          // the backend's lease, which embeds this one; set by Keep, then read only
+	ttl       time.Duration // set by Keep, then read only
 	item      deadline.Item[*Lease]
 	contended atomic.Uint32        // bits: see waited
 	state     atomic.Uint32        // a leaseState; written under mu, read without: it only goes up
@@ -39,18 +40,21 @@ type Lease struct {
 	first view // the first value of now
 }
 
-// Loser is a backend's lease that wants to know of its loss, also when it has no Watcher.
-type Loser interface {
+// Kept is a backend's lease. It embeds a Lease, whose WasLost and Fault do nothing, and may have its own.
+type Kept interface {
+	distributed.Lease
 	// WasLost is called once, before Lost is closed and the Watcher is notified: then a release finds out that nothing is left to release.
 	WasLost()
-}
-
-// Kept is a backend's lease that something else keeps alive, such as a session.
-type Kept interface {
-	// Fault is why that was not answered lately, and Is ErrUnavailable. nil: it was, or the reason is not known. It is called with a
-	// mutex held, and must not call the Lease.
+	// Fault is why what keeps the lease alive, such as a session, was not answered lately, and Is ErrUnavailable. nil: it was, or the
+	// reason is not known. It is called with a mutex held, and must not call the Lease.
 	Fault() error
 }
+
+// WasLost implements Kept.
+func (l *Lease) WasLost() {}
+
+// Fault implements Kept.
+func (l *Lease) Fault() error { return nil }
 
 // view is what every turn reads. Only a renewal replaces it.
 type view struct {
@@ -89,7 +93,7 @@ func (l *Lease) Healthy() bool {
 // latePerTTL is the part of T after which a renewal is overdue: a slow network is allowed for, and T/3 is left then.
 const latePerTTL = 4
 
-// At implements distributed.AsyncLease.
+// At implements distributed.Lease.
 func (l *Lease) At(now time.Time) (left time.Duration, healthy bool) {
 	v := l.now.Load()
 	left = distributed.Left(now, v.until)
@@ -122,7 +126,7 @@ func (l *Lease) Lost() <-chan struct{} {
 	return l.lost
 }
 
-// Watch implements distributed.AsyncLease.
+// Watch implements distributed.Lease.
 func (l *Lease) Watch(w distributed.Watcher, as distributed.Lease) {
 	l.mu.Lock()
 	l.watcher, l.as = w, as
@@ -157,7 +161,7 @@ func (l *Lease) Contend(waits bool) (changed bool) {
 	return l.contended.And(^waited)&waited != 0
 }
 
-// Wanted implements distributed.Wanted.
+// Wanted implements distributed.Lease.
 func (l *Lease) Wanted() bool { return l.contended.Load()&wanted != 0 }
 
 // HearsRefusals reports that a request with NoWait that is refused sends word to the holder, and Want is called at once. Else it is called
@@ -200,8 +204,8 @@ func (l *Lease) Renewed(until time.Time) {
 	w, as := l.watcher, l.as
 	l.extend(until)
 	l.mu.Unlock()
-	if !ended {
-		notifyRenewed(w, as, sent, nil)
+	if !ended && w != nil {
+		w.LeaseRenewed(as, sent, nil)
 	}
 }
 
@@ -235,9 +239,7 @@ func (l *Lease) End() bool {
 	w, as, ended := l.watcher, l.as, l.lost
 	l.keeper.set.Remove(&l.item)
 	l.mu.Unlock()
-	if o, wants := l.outer.(Loser); wants {
-		o.WasLost()
-	}
+	l.outer.WasLost()
 	if ended != nil {
 		close(ended)
 	}
@@ -370,7 +372,9 @@ func (l *Lease) failed(asked time.Time, err error) {
 	l.keeper.set.Put(&l.item, earlier(l.renewAt, at.until))
 	w, as := l.watcher, l.as
 	l.mu.Unlock()
-	notifyRenewed(w, as, asked, err)
+	if w != nil {
+		w.LeaseRenewed(as, asked, err)
+	}
 }
 
 // Why a renewal has failed of which no backend could say more.
@@ -392,23 +396,11 @@ func (l *Lease) unrenewed(due time.Time) *distributed.LostError {
 
 // silence says why a renewal was not answered. The caller holds mu.
 func (l *Lease) silence() error {
-	if k, is := l.outer.(Kept); is {
-		if err := k.Fault(); err != nil {
-			return err
-		}
-	}
-	return errSilent
+	return cmp.Or(l.outer.Fault(), errSilent)
 }
 
-// LostError implements distributed.LossTeller.
+// LostError implements distributed.Lease.
 func (l *Lease) LostError() *distributed.LostError { return l.now.Load().failed }
-
-// notifyRenewed reports how a renewal went to a watcher that wants to know. The caller does not hold mu.
-func notifyRenewed(w distributed.Watcher, as distributed.Lease, sent time.Time, err error) {
-	if r, ok := w.(distributed.RenewalWatcher); ok {
-		r.LeaseRenewed(as, sent, err)
-	}
-}
 
 func earlier(a, b time.Time) time.Time {
 	if a.Before(b) {

@@ -197,7 +197,7 @@ func TestRenewalUnderWayIsTheLast(t *testing.T) {
 					}
 				})
 				defer s.Close()
-				l, released, w, none := s.grant(), s.grant(), new(renewals), new(renewals)
+				l, released, w, none := s.grant(), s.grant(), new(witness), new(witness)
 				l.Watch(w, l)
 				released.Watch(none, released)
 				window := l.Until()

@@ -23,8 +23,9 @@ type lease struct {
 	keepalive.Lease
 }
 
-func (*lease) NextFence() (uint64, bool)    { return 0, false }
-func (*lease) Refill(context.Context) error { return errors.ErrUnsupported }
+func (*lease) NextFence() (uint64, bool)       { return 0, false }
+func (*lease) Refill(context.Context) error    { return errors.ErrUnsupported }
+func (*lease) Downgrade(context.Context) error { return errors.ErrUnsupported }
 func (l *lease) Release(context.Context) error {
 	if !l.Finish() {
 		return distributed.ErrLeaseLost
@@ -90,6 +91,8 @@ type witness struct {
 	lost      []distributed.Lease
 	contended []distributed.Lease
 	released  []error
+	renewed   []error
+	sent      []time.Time // the renewals
 }
 
 func (w *witness) LeaseLost(l distributed.Lease) {
@@ -108,6 +111,12 @@ func (w *witness) LeaseReleased(_ distributed.Lease, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.released = append(w.released, err)
+}
+
+func (w *witness) LeaseRenewed(_ distributed.Lease, sent time.Time, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.renewed, w.sent = append(w.renewed, err), append(w.sent, sent)
 }
 
 func isLost(l distributed.Lease) bool {

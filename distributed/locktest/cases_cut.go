@@ -67,8 +67,7 @@ func cutHolder(e *env) {
 		e.Errorf("the loss was noticed %v after Until", -early)
 	}
 	e.notified("lost", w.lost, l)
-	if t, tells := distributed.As[distributed.LossTeller](l); !tells {
-	} else if why := t.LostError(); why == nil || !errors.Is(why.Err, distributed.ErrUnavailable) || time.Since(why.At) > e.ttl {
+	if why := l.LostError(); why == nil || !errors.Is(why.Err, distributed.ErrUnavailable) || time.Since(why.At) > e.ttl {
 		e.Errorf("the lease says why it was lost: %v; want ErrUnavailable, and when", why)
 	}
 	heal()

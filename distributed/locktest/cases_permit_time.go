@@ -93,7 +93,7 @@ func permitsRobbed(e *env) {
 
 func permitsContended(e *env) {
 	key := e.key("k")
-	var held []distributed.AsyncLease
+	var held []distributed.Lease
 	var all []*witness
 	for range 2 {
 		l, w := e.watch(e.member().lease(key, permits(2), lasting(e.ttl)))

@@ -2,11 +2,9 @@ package locktest
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
-	"github.com/wllock/wllock/internal/watch"
 )
 
 var releaseCases = []Case{
@@ -99,14 +97,8 @@ func releaseDuringRenewal(e *env) {
 func (m *member) renewed(key string, ago time.Duration) distributed.Lease {
 	m.Helper()
 	l := m.lease(key)
-	if r, ok := distributed.As[interface{ RenewBy(at time.Time) }](l); ok { // those that embed keepalive.Lease
-		r.RenewBy(time.Now())
-		time.Sleep(ago)
-		return l
-	}
-	m.release(l)
-	l = m.lease(key, lasting(m.ttl))
-	time.Sleep(m.ttl/8 + rand.N(m.ttl/4)) // the range includes T/6 and T/3, the usual times of renewals
+	l.RenewBy(time.Now())
+	time.Sleep(ago)
 	return l
 }
 
@@ -263,9 +255,7 @@ func prevLoop(e *env) {
 		if i%2 == 0 {
 			l.StartRelease() // under way at the same time as the next request
 		}
-		next := m.lease(key, prev(watch.Inner(l)))
-		watch.Stop(l)
-		l, _ = e.watch(next)
+		l, _ = e.watch(m.lease(key, prev(l)))
 	}
 	e.release(l)
 	e.free(key)

@@ -35,7 +35,7 @@ func contended(e *env) {
 	if l.Contended() {
 		e.Errorf("a lease is contended though no instance waits")
 	}
-	if isWanted(l) && w.native {
+	if l.Wanted() {
 		e.notified("wanted", w.contended, l)
 	}
 	if len(w.contended) > 0 {
@@ -68,33 +68,28 @@ func wantedHolders(e *env) {
 	for name, hows := range holders {
 		key := e.key(name)
 		for again := range 2 {
-			all := make([]distributed.AsyncLease, len(hows))
+			all := make([]distributed.Lease, len(hows))
 			told := make([]*witness, len(hows))
 			for i, how := range hows {
 				all[i], told[i] = e.watch(e.member().lease(key, how))
-				if _, can := distributed.As[distributed.Wanted](all[i]); !can {
-					e.Skipf("the backend's leases cannot say that they are wanted")
-				}
-				if isWanted(all[i]) && again == 0 {
+				if all[i].Wanted() && again == 0 {
 					e.Skipf("the backend's leases are wanted from the beginning")
 				}
-				if isWanted(all[i]) {
+				if all[i].Wanted() {
 					e.Fatalf("%s: a fresh lease is wanted", name)
 				}
 			}
 			err := e.member().refusal(key)
 			held, ok := errors.AsType[*distributed.HeldError](err)
-			if h, can := distributed.As[interface{ HearsRefusals() bool }](all[0]); can && h.HearsRefusals() != (ok && held.Told) {
-				e.Fatalf("%s: that its lease hears of refusals is %v, and a refusal says the opposite", name, h.HearsRefusals())
+			if hears := all[0].HearsRefusals(); hears != (ok && held.Told) {
+				e.Fatalf("%s: that its lease hears of refusals is %v, and a refusal says the opposite", name, hears)
 			}
 			if !ok || !held.Told {
 				e.Skipf("the backend does not tell its holders")
 			}
 			for i, l := range all {
-				e.eventually(name+": the lease is wanted", func() bool { return isWanted(l) })
-				if told[i].native { // other leases do not report it
-					e.notified("wanted", told[i].contended, l)
-				}
+				e.eventually(name+": the lease is wanted", l.Wanted)
+				e.notified("wanted", told[i].contended, l)
 				if l.Contended() {
 					e.Errorf("%s: a lease is contended though no instance waits", name)
 				}
@@ -111,12 +106,6 @@ func wantedHolders(e *env) {
 	}
 }
 
-// isWanted reports that the lease says that others want it who do not wait.
-func isWanted(l distributed.Lease) bool {
-	w, ok := distributed.As[distributed.Wanted](l)
-	return ok && w.Wanted()
-}
-
 // A wish that is gone must not keep the holder's own callers out for longer than until its next renewal.
 func waiterGone(e *env) {
 	key := e.key("k")
@@ -127,9 +116,7 @@ func waiterGone(e *env) {
 			e.contended(l, w)
 			e.leave(p)
 			e.eventually("the lease is not contended any more", func() bool { return !l.Contended() })
-			if w.native {
-				e.notified("not contended any more", w.contended, l)
-			}
+			e.notified("not contended any more", w.contended, l)
 		}
 		e.release(l)
 		e.free(key)

@@ -4,12 +4,10 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
-	"github.com/wllock/wllock/internal/watch"
 )
 
 // witness is a Watcher that records its notifications, with room for ones that must not come.
 type witness struct {
-	native    bool // the backend's lease calls back by itself
 	lost      chan distributed.Lease
 	contended chan distributed.Lease
 	released  chan error
@@ -23,12 +21,14 @@ func newWitness() *witness {
 	}
 }
 
-func (w *witness) LeaseLost(l distributed.Lease)                { w.lost <- l }
-func (w *witness) LeaseContended(l distributed.Lease)           { w.contended <- l }
+func (w *witness) LeaseLost(l distributed.Lease)                  { w.lost <- l }
+func (w *witness) LeaseContended(l distributed.Lease)             { w.contended <- l }
+func (*witness) LeaseRenewed(distributed.Lease, time.Time, error) {}
+
 func (w *witness) LeaseReleased(_ distributed.Lease, err error) { w.released <- err }
 
 // notified waits until the witness has been notified about this lease.
-func (e *env) notified(what string, of chan distributed.Lease, l distributed.AsyncLease) {
+func (e *env) notified(what string, of chan distributed.Lease, l distributed.Lease) {
 	e.Helper()
 	select {
 	case got := <-of:
@@ -41,19 +41,15 @@ func (e *env) notified(what string, of chan distributed.Lease, l distributed.Asy
 }
 
 // watch attaches a witness to the lease.
-func (e *env) watch(l distributed.Lease) (distributed.AsyncLease, *witness) {
-	watched, w := watch.Async(l), newWitness()
-	_, w.native = distributed.As[distributed.AsyncLease](l)
-	watched.Watch(w, watched)
-	e.Cleanup(func() { watch.Stop(watched) }) // a case that fails leaves no goroutine either
-	return watched, w
+func (e *env) watch(l distributed.Lease) (distributed.Lease, *witness) {
+	w := newWitness()
+	l.Watch(w, l)
+	return l, w
 }
 
 // contended waits until the holder knows that another instance waits.
-func (e *env) contended(l distributed.AsyncLease, w *witness) {
+func (e *env) contended(l distributed.Lease, w *witness) {
 	e.Helper()
 	e.eventually("the lease is contended", l.Contended)
-	if w.native { // other leases do not report it
-		e.notified("contended", w.contended, l)
-	}
+	e.notified("contended", w.contended, l)
 }

@@ -151,7 +151,7 @@ func TestSilentServerHoldsUpNoOther(t *testing.T) {
 	second.Pause()
 	defer second.Resume()
 	for _, l := range silent[:200] {
-		l.(distributed.AsyncLease).StartRelease()
+		l.StartRelease()
 	}
 	last := keysOn(t, b, first.Addr, 21)[20]
 	var slowest time.Duration

@@ -361,7 +361,7 @@ func releaseWithGap(l *lease) error {
 
 func releaseAndRevive(l *lease) error {
 	err := l.Release(context.Background())
-	time.AfterFunc(l.ttl/100, func() {
+	time.AfterFunc(time.Millisecond, func() {
 		locked(l.shard, func() {
 			if e := l.shard.entry(l.key); len(e.owners) == 0 {
 				l.shard.grant(e, l.instance, l.mode, l.permit, l.ttl, time.Now())

@@ -184,7 +184,7 @@ func (e *entry) holder() string {
 	return distributed.HolderText(e.owners[0].instance, len(e.owners)-1)
 }
 
-// Holder implements distributed.HolderTeller.
+// Holder implements distributed.Place.
 func (p *place) Holder() string {
 	p.shard.mu.Lock()
 	defer p.shard.mu.Unlock()

@@ -153,7 +153,7 @@ func (l *lease) returnFences() {
 	l.lastFence = l.fence
 }
 
-// Downgrade implements distributed.Downgrader.
+// Downgrade implements distributed.Lease.
 func (l *lease) Downgrade(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -191,7 +191,7 @@ func (l *lease) release(held bool) error {
 	return err
 }
 
-// StartRelease implements distributed.AsyncLease. The release is done, or has failed, when it returns.
+// StartRelease implements distributed.Lease. The release is done, or has failed, when it returns.
 func (l *lease) StartRelease() bool {
 	err := l.release(l.Stop())
 	if err != nil {

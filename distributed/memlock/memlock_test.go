@@ -92,10 +92,11 @@ func TestLeaveDuringPartition(t *testing.T) {
 // giver releases its lease as soon as it is contended, from within the notification.
 type giver struct{ released chan error }
 
-func (g giver) LeaseLost(distributed.Lease)                  {}
-func (g giver) LeaseReleased(_ distributed.Lease, err error) { g.released <- err }
+func (g giver) LeaseLost(distributed.Lease)                      {}
+func (g giver) LeaseRenewed(distributed.Lease, time.Time, error) {}
+func (g giver) LeaseReleased(_ distributed.Lease, err error)     { g.released <- err }
 func (g giver) LeaseContended(l distributed.Lease) {
-	if l.(distributed.AsyncLease).StartRelease() {
+	if l.StartRelease() {
 		g.released <- nil
 	}
 }
@@ -105,7 +106,7 @@ func TestWatcherMayCallBack(t *testing.T) {
 	defer b.Close()
 	l, _ := enter(t, b, "a")
 	g := giver{make(chan error, 1)}
-	l.(distributed.AsyncLease).Watch(g, l)
+	l.Watch(g, l)
 	_, p := enter(t, b, "b")
 	assert.Len(t, p.Granted(), 1, "released before Enter has returned")
 	assert.NoError(t, <-g.released)
@@ -122,8 +123,9 @@ func (a *asker) LeaseLost(distributed.Lease) {
 	found, _ := a.b.Inspect(context.Background(), "k")
 	a.found = found.Broken
 }
-func (a *asker) LeaseReleased(distributed.Lease, error) {}
-func (a *asker) LeaseContended(distributed.Lease)       {}
+func (a *asker) LeaseReleased(distributed.Lease, error)           {}
+func (a *asker) LeaseContended(distributed.Lease)                 {}
+func (a *asker) LeaseRenewed(distributed.Lease, time.Time, error) {}
 
 // The record is there before a holder learns of the Break.
 func TestTheHolderMayAskWhoBrokeItsLease(t *testing.T) {
@@ -131,7 +133,7 @@ func TestTheHolderMayAskWhoBrokeItsLease(t *testing.T) {
 	defer b.Close()
 	l, _ := enter(t, b, "a")
 	a := &asker{b: b}
-	l.(distributed.AsyncLease).Watch(a, l)
+	l.Watch(a, l)
 	found, err := b.Inspect(t.Context(), "k")
 	require.NoError(t, err)
 	_, err = b.Break(t.Context(), found, "ops", "stuck")
@@ -178,9 +180,7 @@ func TestDowngradeReturnsFences(t *testing.T) {
 		if i == 0 {
 			first = last
 		}
-		d, ok := distributed.As[distributed.Downgrader](l)
-		require.True(t, ok)
-		require.NoError(t, d.Downgrade(t.Context()))
+		require.NoError(t, l.Downgrade(t.Context()))
 		require.NoError(t, l.Release(t.Context()))
 	}
 	require.LessOrEqual(t, last-first, uint64(300))

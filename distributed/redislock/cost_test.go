@@ -121,7 +121,7 @@ func BenchmarkOwnKeys(b *testing.B) {
 		wg.Go(func() {
 			l := u.get(name)
 			for n.Add(1) <= int64(b.N) {
-				l.(distributed.AsyncLease).StartRelease()
+				l.StartRelease()
 				l = u.get(name, func(r *distributed.Request) { r.Prev = l }) // as a tenure does, which cannot know if it is out yet
 			}
 		})

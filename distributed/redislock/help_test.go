@@ -117,20 +117,14 @@ func noWait(r *distributed.Request) { r.NoWait = true }
 
 // lease is one of ours with the attempt behind it.
 type lease struct {
-	inner
+	distributed.Lease
 	a *attempt
 }
 
-type inner interface {
-	distributed.AsyncLease
-	distributed.Downgrader
-	distributed.Wanted
-}
-
 // Unwrap makes it a lease that a backend knows again.
-func (l *lease) Unwrap() distributed.Lease { return l.inner }
+func (l *lease) Unwrap() distributed.Lease { return l.Lease }
 
-func ours(l distributed.Lease) *lease { return &lease{l.(inner), attemptBehind(l)} }
+func ours(l distributed.Lease) *lease { return &lease{l, attemptBehind(l)} }
 
 // attemptBehind returns the attempt of a lease or a place.
 func attemptBehind(x any) *attempt { return driver.AttemptOf[claim](x) }

@@ -74,7 +74,7 @@ func TestForeignValuesAreRespectedAndNamed(t *testing.T) {
 				held, _ := errors.AsType[*distributed.HeldError](err)
 				require.Equal(t, named, held.Holder, value)
 				p := u.place(key, mode)
-				require.Equal(t, named, p.(distributed.HolderTeller).Holder())
+				require.Equal(t, named, p.Holder())
 				require.NoError(t, p.Leave(t.Context()))
 				require.Equal(t, before, dump())
 				left := s.Do("PTTL", key).(int64)
@@ -137,7 +137,7 @@ func TestOtherFormatsAreRefused(t *testing.T) {
 	p := a.Place("waiter")
 	write("later")
 	require.Eventually(t, func() bool {
-		return strings.Contains(p.(distributed.HolderTeller).Holder(), "another version of wllock, in format 9")
+		return strings.Contains(p.Holder(), "another version of wllock, in format 9")
 	}, testlocker.Patience, time.Millisecond)
 	testlocker.Lost(t, holder)
 	require.NoError(t, p.Leave(t.Context()))

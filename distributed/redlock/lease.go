@@ -129,7 +129,7 @@ func (l *lease) Release(ctx context.Context) error {
 	return l.a.b.unavailable("release", why)
 }
 
-// StartRelease implements distributed.AsyncLease.
+// StartRelease implements distributed.Lease.
 func (l *lease) StartRelease() bool {
 	if !l.Finish() {
 		l.a.rollBack()
@@ -305,7 +305,7 @@ func (l *lease) enterFailed() {
 	}
 }
 
-// Downgrade implements distributed.Downgrader.
+// Downgrade implements distributed.Lease.
 func (l *lease) Downgrade(ctx context.Context) error {
 	if l.a.mode == distributed.Shared {
 		return nil
@@ -339,8 +339,6 @@ func (l *lease) Downgrade(ctx context.Context) error {
 	}
 	return nil
 }
-
-var _ distributed.Downgrader = (*lease)(nil)
 
 // renewCall returns a renewal; revote 1: by a server that has lost our vote.
 func (a *attempt) renewCall(letter string, revote int) conn.Call {

@@ -69,9 +69,7 @@ func TestTheDocumentedACLLineIsEnough(t *testing.T) {
 		}
 	}
 	l := leaseOf(t, x, request("shop:product:2", "x"))
-	d, ok := distributed.As[distributed.Downgrader](l)
-	require.True(t, ok)
-	require.NoError(t, d.Downgrade(t.Context()))
+	require.NoError(t, l.Downgrade(t.Context()))
 	require.Contains(t, listed(t, y, "shop:", 10), "shop:product:2")
 	_, err = y.Break(t.Context(), inspected(t, y, "shop:product:2"), "me", "it is stuck")
 	require.NoError(t, err)

@@ -2,8 +2,6 @@ package redlock
 
 import (
 	"strings"
-
-	"github.com/wllock/wllock/distributed"
 )
 
 // A token names the process that it is of, so that everybody whose question is answered with it learns who has the lock. It is
@@ -62,11 +60,9 @@ func (a *attempt) holder() string {
 	return ""
 }
 
-// Holder implements distributed.HolderTeller. It names a process.
+// Holder implements distributed.Place. It names a process.
 func (p place) Holder() string {
 	a := p.lock()
 	defer a.mu.Unlock()
 	return a.holder()
 }
-
-var _ distributed.HolderTeller = place{}

@@ -34,7 +34,7 @@ func TestRefusedLearnsTheProcess(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, identity.Process("web-1"), named.Holder)
 	p, _ := placeOf(t, y, request("k", "b"))
-	require.Equal(t, identity.Process("web-1"), p.(distributed.HolderTeller).Holder())
+	require.Equal(t, identity.Process("web-1"), p.Holder())
 	release(t, l)
 	release(t, await(t, p))
 }

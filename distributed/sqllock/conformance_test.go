@@ -9,8 +9,8 @@ import (
 	"github.com/wllock/wllock/distributed/locktest"
 )
 
-// suiteTTL forgives a machine, and a database on it, that stands still for 200 ms.
-const suiteTTL = time.Second
+// suiteTTL forgives a machine, and a database on it, that stands still for 400 ms.
+const suiteTTL = 2 * time.Second
 
 func TestConformance(t *testing.T) {
 	for name, open := range databases {

@@ -116,7 +116,7 @@ func (m *model) step(rnd *rand.Rand) {
 	case u.lease == nil || what < 3:
 		m.enter(u, mode, limit, what == 0 || what == 4)
 	case what == 3 && u.mode == distributed.Exclusive:
-		require.NoError(m.t, u.lease.(distributed.Downgrader).Downgrade(context.Background()))
+		require.NoError(m.t, u.lease.Downgrade(context.Background()))
 		u.mode = distributed.Shared
 	case what == 4:
 		require.NoError(m.t, u.lease.Refill(context.Background()))

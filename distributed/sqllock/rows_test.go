@@ -111,7 +111,7 @@ func TestWaitingForAReleaseTakesNoPlaceAtTheGate(t *testing.T) {
 		lockRow(t, d.backend(t), "k")
 		sent := make(chan struct{}, 1)
 		d.wire.logTo(func(string) { signal(sent) })
-		l.(distributed.AsyncLease).StartRelease()
+		l.StartRelease()
 		<-sent // no Enter can have the release any more
 		d.wire.filtered(nil)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -157,7 +157,7 @@ func releasedBeside(t *testing.T, b *Backend, stuck ...distributed.Lease) {
 	t.Helper()
 	others := []distributed.Lease{enter(t, b, "a"), enter(t, b, "b"), enter(t, b, "y"), enter(t, b, "z")}
 	for _, l := range append(stuck, others...) {
-		l.(distributed.AsyncLease).StartRelease()
+		l.StartRelease()
 	}
 	for _, l := range others {
 		free(t, l)

@@ -34,7 +34,7 @@ var parts = []part{
 		l := s.take(s.enter())
 		s.hold(l)
 		if l = s.take(s.enter(by("another"), prevIs(l))); l != nil { // the lease before is not its own
-			l.(distributed.AsyncLease).StartRelease()
+			l.StartRelease()
 		}
 	}},
 	{"again", nil, func(s *scene, _ distributed.Lease) {
@@ -77,7 +77,7 @@ var parts = []part{
 	}},
 	{"a writer that becomes a reader", nil, func(s *scene, _ distributed.Lease) {
 		if l := s.take(s.enter()); l != nil {
-			s.call("downgrade", l.(distributed.Downgrader).Downgrade)
+			s.call("downgrade", l.Downgrade)
 			s.drop(l)
 		}
 	}},

@@ -2,7 +2,8 @@
 //
 // A decorator embeds a distributed.Backend and overrides Enter. It wraps the leases that come out in a type that embeds
 // distributed.Lease and has a method Unwrap() distributed.Lease. The backend finds its own lease in Request.Prev by that
-// method (see distributed.As), so the decorator need not unwrap it. Place wraps the leases that a place delivers. With a
+// method (see distributed.As), so the decorator need not unwrap it. Releasing wraps a lease for a decorator that is only about
+// releases, and Place wraps the leases that a place delivers. With a
 // method Unwrap() distributed.Backend the decorator lets distributed.InspectorOf find the Inspector that it wraps, and
 // distributed.ProberOf the Prober. The example counts requests.
 package wrap
@@ -28,6 +29,36 @@ func Place(p distributed.Place, lease func(distributed.Lease) distributed.Lease)
 	}
 	go r.relay()
 	return r
+}
+
+// Releasing returns l with release in place of l's own Release and StartRelease. Each StartRelease costs a goroutine.
+func Releasing(l distributed.Lease, release func(ctx context.Context) error) distributed.Lease {
+	return &releasing{Lease: l, release: release}
+}
+
+type releasing struct {
+	distributed.Lease
+	release func(context.Context) error
+	watcher distributed.Watcher // set by Watch, before StartRelease
+	as      distributed.Lease   // the same
+}
+
+func (l *releasing) Unwrap() distributed.Lease { return l.Lease }
+
+func (l *releasing) Watch(w distributed.Watcher, as distributed.Lease) {
+	l.watcher, l.as = w, as
+	l.Lease.Watch(w, as)
+}
+
+func (l *releasing) Release(ctx context.Context) error { return l.release(ctx) }
+
+func (l *releasing) StartRelease() bool {
+	go func() {
+		ctx, cancel := context.WithDeadline(context.Background(), l.Until()) // later it has expired anyway
+		defer cancel()
+		l.watcher.LeaseReleased(l.as, l.release(ctx))
+	}()
+	return false
 }
 
 // relay is a place whose grants are wrapped.
@@ -74,13 +105,8 @@ func (r *relay) retract() distributed.Lease {
 	}
 }
 
-// Holder implements distributed.HolderTeller.
-func (r *relay) Holder() string {
-	if t, ok := r.inner.(distributed.HolderTeller); ok {
-		return t.Holder()
-	}
-	return ""
-}
+// Holder implements distributed.Place.
+func (r *relay) Holder() string { return r.inner.Holder() }
 
 // Granted implements distributed.Place.
 func (r *relay) Granted() <-chan distributed.Lease { return r.granted }

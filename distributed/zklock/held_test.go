@@ -51,8 +51,8 @@ func TestAReleaseThatIsRefusedSaysWhatIsMissing(t *testing.T) {
 	require.NoError(t, err)
 
 	answers := make(chan error, 2)
-	async.(distributed.AsyncLease).Watch(answerWatcher{answers}, async)
-	require.False(t, async.(distributed.AsyncLease).StartRelease())
+	async.(distributed.Lease).Watch(answerWatcher{answers}, async)
+	require.False(t, async.(distributed.Lease).StartRelease())
 	require.Eventually(t, func() bool { return len(answers) > 0 }, patience, time.Millisecond)
 	for _, err := range []error{l.Release(t.Context()), l.Release(t.Context()), <-answers, p.Leave(t.Context())} {
 		require.ErrorIs(t, err, distributed.ErrRefused)
@@ -74,9 +74,10 @@ func TestAReleaseThatIsRefusedSaysWhatIsMissing(t *testing.T) {
 // answerWatcher is a Watcher that passes on the answer to a release.
 type answerWatcher struct{ answers chan error }
 
-func (answerWatcher) LeaseLost(distributed.Lease)                    {}
-func (answerWatcher) LeaseContended(distributed.Lease)               {}
-func (w answerWatcher) LeaseReleased(_ distributed.Lease, err error) { w.answers <- err }
+func (answerWatcher) LeaseLost(distributed.Lease)                      {}
+func (answerWatcher) LeaseContended(distributed.Lease)                 {}
+func (answerWatcher) LeaseRenewed(distributed.Lease, time.Time, error) {}
+func (w answerWatcher) LeaseReleased(_ distributed.Lease, err error)   { w.answers <- err }
 
 // An instance may have any name: its request is never taken for a lease that was downgraded.
 func TestNoInstanceLooksDowngraded(t *testing.T) {

@@ -67,11 +67,10 @@ var rooms = []room{
 		knows: []string{"internal/keyless", "distributed", "internal/deadline"}, sealed: nothing,
 	},
 	{path: "internal/parts", what: "what several backends are made of: background tasks, fences, observers", knows: []string{"internal/keyless", "distributed"}, sealed: nothing},
-	{path: "internal/watch", what: "one kind of lease for all users", knows: []string{"distributed"}, sealed: nothing},
 	{path: "distributed/wrap", what: "decorating a backend", knows: []string{"distributed"}, sealed: nothing},
 	{
 		path: "distributed/locktest", what: "the suite every backend must pass",
-		knows: []string{"distributed", "internal/testseed", "internal/watch"}, sealed: nothing,
+		knows: []string{"distributed", "internal/testseed"}, sealed: nothing,
 	},
 	{
 		path: "distributed/driver", what: "the client half of a backend: what becomes of a request, above a driver for one service",
@@ -139,11 +138,11 @@ var rooms = []room{
 
 	{
 		path: "internal/tenure", what: "one key's lease and the callers that use it",
-		knows: []string{"internal/keyless", "distributed", "internal/deadline", "internal/watch"}, sealed: nothing,
+		knows: []string{"internal/keyless", "distributed", "internal/deadline"}, sealed: nothing,
 	},
 	{
 		path: "internal/outage", what: "what happens while the backend is unreachable",
-		knows: []string{"internal/keyless", "distributed", "internal/watch"}, sealed: nothing,
+		knows: []string{"internal/keyless", "distributed"}, sealed: nothing,
 	},
 	{
 		path: "internal/report", what: "what is counted, measured, traced and logged of locks: values, on goroutines of their own",

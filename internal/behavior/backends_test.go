@@ -43,15 +43,6 @@ func (b leasing) Enter(ctx context.Context, req distributed.Request) (distribute
 	return nil, nil, err
 }
 
-// releasing is a lease with a Release of the test's own.
-type releasing struct {
-	distributed.Lease
-	release func(context.Context) error
-}
-
-func (l releasing) Unwrap() distributed.Lease         { return l.Lease }
-func (l releasing) Release(ctx context.Context) error { return l.release(ctx) }
-
 // counted counts the requests to b.
 func counted(b distributed.Backend, enters *atomic.Int32) distributed.Backend {
 	return entering{b, func(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
@@ -71,13 +62,13 @@ func lateFor(b distributed.Backend, key string, by time.Duration) distributed.Ba
 	}}
 }
 
-// tardy is b when it answers releases late. Its leases have what the contract requires and no more.
+// tardy is b when it answers releases late.
 func tardy(b distributed.Backend, by time.Duration) distributed.Backend {
 	return leasing{b, func(l distributed.Lease) distributed.Lease {
-		return releasing{l, func(ctx context.Context) error {
+		return wrap.Releasing(l, func(ctx context.Context) error {
 			time.Sleep(by)
 			return l.Release(ctx)
-		}}
+		})
 	}}
 }
 
@@ -85,9 +76,9 @@ func tardy(b distributed.Backend, by time.Duration) distributed.Backend {
 // not answered may share the line of an outage.
 func refusesReleases(b distributed.Backend, text string) distributed.Backend {
 	return leasing{b, func(l distributed.Lease) distributed.Lease {
-		return releasing{l, func(ctx context.Context) error {
+		return wrap.Releasing(l, func(ctx context.Context) error {
 			return errors.Join(distributed.ErrUnavailable, distributed.ErrRefused, errors.New(text), l.Release(ctx))
-		}}
+		})
 	}}
 }
 
@@ -98,21 +89,31 @@ func deaf(b distributed.Backend) distributed.Backend {
 
 type deafLease struct{ distributed.Lease }
 
-func (deafLease) Lost() <-chan struct{}       { return nil }
-func (deafLease) Healthy() bool               { return true }
 func (l deafLease) Unwrap() distributed.Lease { return l.Lease }
+
+func (l deafLease) At(now time.Time) (time.Duration, bool) {
+	return distributed.Left(now, l.Until()), true
+}
+
+func (l deafLease) Watch(w distributed.Watcher, as distributed.Lease) {
+	l.Lease.Watch(deafWatcher{w}, as)
+}
+
+type deafWatcher struct{ distributed.Watcher }
+
+func (deafWatcher) LeaseLost(distributed.Lease) {}
 
 // frail is b when so many of its next leases are lost as soon as somebody looks at them.
 func frail(b distributed.Backend, lose *atomic.Int32) distributed.Backend {
-	return leasing{b, func(l distributed.Lease) distributed.Lease { return frailLease{l.(distributed.AsyncLease), lose} }}
+	return leasing{b, func(l distributed.Lease) distributed.Lease { return frailLease{l, lose} }}
 }
 
 type frailLease struct {
-	distributed.AsyncLease
+	distributed.Lease
 	lose *atomic.Int32
 }
 
-func (l frailLease) Unwrap() distributed.Lease { return l.AsyncLease }
+func (l frailLease) Unwrap() distributed.Lease { return l.Lease }
 
 func (l frailLease) Watch(w distributed.Watcher, as distributed.Lease) {
 	if l.lose.Add(-1) >= 0 {
@@ -120,7 +121,7 @@ func (l frailLease) Watch(w distributed.Watcher, as distributed.Lease) {
 		w.LeaseLost(as)
 		return
 	}
-	l.AsyncLease.Watch(w, as)
+	l.Lease.Watch(w, as)
 }
 
 // counting counts inspections, which wait until wait is closed.
@@ -251,12 +252,12 @@ func (m *mortal) owns(l distributed.Lease) distributed.Lease {
 		l.Abandon()
 	}
 	m.leases = append(m.leases, l)
-	return releasing{l, func(ctx context.Context) error {
+	return wrap.Releasing(l, func(ctx context.Context) error {
 		if m.isDead() {
 			return nil
 		}
 		return l.Release(ctx)
-	}}
+	})
 }
 
 func (m *mortal) die() {

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
-	"github.com/wllock/wllock/internal/watch"
 )
 
 // retryAfter is when a refused call is told to try again: after the next few questions of the judge's.
@@ -26,7 +25,7 @@ func NewBreaker(c Config) *Breaker {
 func (k *Breaker) Stop() { k.stop(k) }
 
 // Adopt implements tenure.Outage: leases stay as they are.
-func (k *Breaker) Adopt(l distributed.Lease) distributed.AsyncLease { return watch.Async(l) }
+func (k *Breaker) Adopt(l distributed.Lease) distributed.Lease { return l }
 
 // Degraded is false: with FailClosed no lock is acquired without a lease.
 func (k *Breaker) Degraded() bool { return false }

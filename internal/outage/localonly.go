@@ -100,7 +100,6 @@ func (l *LocalOnly) EnterAt(ctx context.Context, now time.Time, req distributed.
 	lease, place, away, err := l.enter(ctx, now, &req)
 	switch {
 	case err == nil, errors.Is(err, distributed.ErrHeld):
-		prev.releasedByEnter()
 		if l.refusals.Load() != 0 {
 			l.refusals.Store(0)
 		}
@@ -171,6 +170,7 @@ func pausing() wait {
 
 func (w wait) Granted() <-chan distributed.Lease { return w.ended }
 func (w wait) Leave(context.Context) error       { return nil }
+func (w wait) Holder() string                    { return "" }
 
 // suspected implements listener.
 func (l *LocalOnly) suspected(o *outage) {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
-	"github.com/wllock/wllock/internal/watch"
 )
 
 // lease is what callers work under with LocalOnly (rule T9): a lease of the backend as long as that lasts, and afterwards,
@@ -26,8 +25,8 @@ import (
 // a lease, in the one outage it was in: in between others may have taken the lock.
 type lease struct {
 	of    *LocalOnly
-	inner distributed.AsyncLease // nil: degraded from the start
-	state atomic.Uint32          // leaseState; written under mu; goes up once
+	inner distributed.Lease // nil: degraded from the start
+	state atomic.Uint32     // leaseState; written under mu; goes up once
 	end   atomic.Pointer[time.Time]
 
 	during *outage // of a degraded one; set before state is
@@ -50,11 +49,11 @@ const (
 )
 
 // Adopt implements tenure.Outage.
-func (l *LocalOnly) Adopt(got distributed.Lease) distributed.AsyncLease {
+func (l *LocalOnly) Adopt(got distributed.Lease) distributed.Lease {
 	if p, ok := got.(*lease); ok {
 		return p
 	}
-	return &lease{of: l, inner: watch.Async(got)}
+	return &lease{of: l, inner: got}
 }
 
 // degradedLease makes a lease without one of the backend.
@@ -63,9 +62,6 @@ func (l *LocalOnly) degradedLease(o *outage) *lease {
 	p.state.Store(degraded)
 	return p
 }
-
-// Unwrap returns the backend's lease, nil if there is none, so that its abilities are found.
-func (p *lease) Unwrap() distributed.Lease { return p.known() }
 
 // Degraded implements tenure.Degradable.
 func (p *lease) Degraded() bool { return p.degradedAt(time.Now()) }
@@ -108,7 +104,7 @@ func (p *lease) Insist() bool { // rule N1
 	return p.state.Load() != degraded
 }
 
-// At implements distributed.AsyncLease. A degraded lease has T left: nothing takes it away sooner.
+// At implements distributed.Lease. A degraded lease has T left: nothing takes it away sooner.
 func (p *lease) At(now time.Time) (left time.Duration, healthy bool) {
 	if state := p.state.Load(); state != degraded {
 		left, healthy = p.inner.At(now)
@@ -166,6 +162,35 @@ func (p *lease) Refill(ctx context.Context) error {
 
 // Contended implements distributed.Lease. Without the backend, nothing is known of others that wait.
 func (p *lease) Contended() bool { return p.state.Load() != degraded && p.inner.Contended() }
+
+// Wanted implements distributed.Lease.
+func (p *lease) Wanted() bool { return p.inner != nil && p.inner.Wanted() }
+
+// HearsRefusals implements distributed.Lease.
+func (p *lease) HearsRefusals() bool { return p.inner != nil && p.inner.HearsRefusals() }
+
+// LostError implements distributed.Lease.
+func (p *lease) LostError() *distributed.LostError {
+	if p.inner == nil {
+		return nil
+	}
+	return p.inner.LostError()
+}
+
+// RenewBy implements distributed.Lease.
+func (p *lease) RenewBy(at time.Time) {
+	if p.inner != nil {
+		p.inner.RenewBy(at)
+	}
+}
+
+// Downgrade implements distributed.Lease.
+func (p *lease) Downgrade(ctx context.Context) error {
+	if p.inner == nil {
+		return errors.ErrUnsupported
+	}
+	return p.inner.Downgrade(ctx)
+}
 
 // Abandon implements distributed.Lease. A lease that is not to be renewed does not become degraded either. The race with
 // expired has one winner, under mu.
@@ -238,7 +263,7 @@ func (p *lease) Release(ctx context.Context) error {
 	return p.inner.Release(ctx)
 }
 
-// StartRelease implements distributed.AsyncLease.
+// StartRelease implements distributed.Lease.
 func (p *lease) StartRelease() bool {
 	if p.finish() {
 		p.releaseInner()
@@ -276,14 +301,7 @@ func (p *lease) known() distributed.Lease {
 	if p == nil || p.inner == nil {
 		return nil
 	}
-	return watch.Inner(p.inner)
-}
-
-// releasedByEnter is for an Enter that named p as Prev and was answered. On nil it does nothing.
-func (p *lease) releasedByEnter() {
-	if p != nil && p.inner != nil {
-		watch.Stop(p.inner)
-	}
+	return p.inner
 }
 
 // releaseAfter passes on the answer to an Enter that named p as Prev and that the backend has not answered, and releases
@@ -295,7 +313,7 @@ func (p *lease) releaseAfter(l distributed.Lease, place distributed.Place, err e
 	return l, place, err
 }
 
-// Watch implements distributed.AsyncLease.
+// Watch implements distributed.Lease.
 func (p *lease) Watch(w distributed.Watcher, as distributed.Lease) {
 	p.mu.Lock()
 	p.watcher, p.as = w, as
@@ -337,7 +355,7 @@ func (p *lease) interested() (distributed.Watcher, distributed.Lease) {
 	return p.watcher, p.as
 }
 
-// LeaseRenewed implements distributed.RenewalWatcher: every renewal says something about the backend, too.
+// LeaseRenewed implements distributed.Watcher: every renewal says something about the backend, too.
 func (p *lease) LeaseRenewed(_ distributed.Lease, sent time.Time, err error) {
 	switch j := p.of.judge; {
 	case j.observes:
@@ -349,7 +367,7 @@ func (p *lease) LeaseRenewed(_ distributed.Lease, sent time.Time, err error) {
 	p.mu.Lock()
 	w, as := p.watcher, p.as
 	p.mu.Unlock()
-	if r, ok := w.(distributed.RenewalWatcher); ok {
-		r.LeaseRenewed(as, sent, err)
+	if w != nil {
+		w.LeaseRenewed(as, sent, err)
 	}
 }

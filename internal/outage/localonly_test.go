@@ -44,6 +44,7 @@ func (b *leasingBackend) does(f func(context.Context) error) {
 
 // fakeLease lasts for a fixed time and is not renewed.
 type fakeLease struct {
+	distributed.Lease
 	mu       sync.Mutex
 	until    time.Time
 	watcher  distributed.Watcher
@@ -81,9 +82,10 @@ func (p *fakeLease) StartRelease() bool {
 // losses is a Watcher that counts them.
 type losses struct{ n atomic.Int32 }
 
-func (l *losses) LeaseLost(distributed.Lease)            { l.n.Add(1) }
-func (l *losses) LeaseContended(distributed.Lease)       {}
-func (l *losses) LeaseReleased(distributed.Lease, error) {}
+func (l *losses) LeaseLost(distributed.Lease)                      { l.n.Add(1) }
+func (l *losses) LeaseContended(distributed.Lease)                 {}
+func (l *losses) LeaseReleased(distributed.Lease, error)           {}
+func (l *losses) LeaseRenewed(distributed.Lease, time.Time, error) {}
 
 // newLocal returns a LocalOnly over a backend that works.
 func newLocal(t *testing.T) (*outage.LocalOnly, *leasingBackend) {

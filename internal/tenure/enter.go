@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
-	"github.com/wllock/wllock/internal/watch"
 )
 
 // enter asks the backend for a lease and waits for it. The caller has the turn; no lease serves it.
@@ -44,24 +43,20 @@ func (t *Tenure) setPlace(p distributed.Place, ask *Ask) {
 }
 
 // ask makes one Enter. It names prev, if there is one (rule T5), and releases it itself when the outcome is not known.
-func (t *Tenure) ask(ctx context.Context, ask Ask, prev distributed.AsyncLease) (distributed.Lease, distributed.Place, error) {
+func (t *Tenure) ask(ctx context.Context, ask Ask, prev distributed.Lease) (distributed.Lease, distributed.Place, error) {
 	ctx, cancel := ask.within(ctx)
 	defer cancel()
 	c := &t.group.config
 	if ask.NoWait && t.settle(ctx) {
 		ask.Now = time.Now()
 	}
-	req := distributed.Request{Key: t.key, Instance: t.instance, Mode: ask.Mode, Limit: int(ask.Limit), TTL: cmp.Or(ask.TTL, c.TTL), NoWait: ask.NoWait}
-	if prev != nil {
-		req.Prev = watch.Inner(prev)
-	}
+	req := distributed.Request{Key: t.key, Instance: t.instance, Mode: ask.Mode, Limit: int(ask.Limit), TTL: cmp.Or(ask.TTL, c.TTL), NoWait: ask.NoWait, Prev: prev}
 	lease, place, err := t.group.enter(ctx, ask.Now, req)
 	if err != nil && ctx.Err() != nil {
 		t.group.gaveUp(t.key)
 	}
 	if prev != nil {
 		if err == nil || errors.Is(err, distributed.ErrHeld) {
-			watch.Stop(prev)
 			t.LeaseReleased(prev, nil)
 		} else {
 			t.releasePrev()

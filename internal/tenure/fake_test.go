@@ -182,6 +182,11 @@ func (l *fakeLease) Wanted() bool          { return get(l, func(l *fakeLease) bo
 func (l *fakeLease) HearsRefusals() bool   { return !l.backend.deaf }
 func (l *fakeLease) Abandon()              { l.set(func(l *fakeLease) { l.abandoned = true }) }
 func (l *fakeLease) Lost() <-chan struct{} { return l.lost }
+func (l *fakeLease) RenewBy(time.Time)     {}
+
+func (l *fakeLease) LostError() *distributed.LostError { return nil }
+
+func (l *fakeLease) Downgrade(context.Context) error { return errors.ErrUnsupported }
 
 func (l *fakeLease) Watch(w distributed.Watcher, _ distributed.Lease) {
 	if watching := get(l, func(l *fakeLease) func() { return l.watching }); watching != nil {
@@ -279,6 +284,8 @@ type fakePlace struct {
 }
 
 func (s *fakePlace) Granted() <-chan distributed.Lease { return s.granted }
+
+func (s *fakePlace) Holder() string { return "" }
 
 func (s *fakePlace) Leave(ctx context.Context) error {
 	s.mu.Lock()

@@ -263,7 +263,7 @@ func TestLateRenewalMeetsATenureUsedAgain(t *testing.T) {
 		lease := c.use.Lease().(*fakeLease)
 		w := lease.watched()
 		// Lease.Renewed has looked at its state, which is not finished, and is about to notify its watcher
-		wg.Go(func() { w.(distributed.RenewalWatcher).LeaseRenewed(lease, time.Time{}, nil) })
+		wg.Go(func() { w.LeaseRenewed(lease, time.Time{}, nil) })
 		c.tenure.End(&c.use, time.Now())
 		c.pass()
 		c.cancel()

@@ -46,18 +46,13 @@ func (t *Tenure) startLinger(turn Turn) bool {
 // steady reports that the key was asked for again while its lease before this one was being released, and that nobody else is likely to
 // lose by it if this lease lingers for a moment: who is refused is heard, and no other instance has waited lately. The caller holds mu.
 func (t *Tenure) steady(lease distributed.Lease) bool {
-	h, ok := distributed.As[interface{ HearsRefusals() bool }](lease)
-	return t.again && ok && h.HearsRefusals() && !t.group.awaited.within(t.key, awaitedFor)
+	return t.again && lease.HearsRefusals() && !t.group.awaited.within(t.key, awaitedFor)
 }
 
 // wanted reports that another instance waits for the lease, or was refused it since it was granted: then it does not linger. One that
 // was refused does not break into a tenure: the callers of this instance that come one after the other are served as before.
 func wanted(l distributed.Lease) bool { // rule T12
-	if l.Contended() {
-		return true
-	}
-	w, ok := distributed.As[distributed.Wanted](l)
-	return ok && w.Wanted()
+	return l.Contended() || l.Wanted()
 }
 
 // wantedIdle notes that another instance wants the lease while it lingers. One that waits gets it. But where a refusal does not tell, it may have

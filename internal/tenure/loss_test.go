@@ -1,7 +1,6 @@
 package tenure_test
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/memlock"
 	"github.com/wllock/wllock/internal/tenure"
 )
@@ -229,31 +227,5 @@ func TestAbandon(t *testing.T) {
 		require.Equal(t, "closed", a.state())
 		require.Equal(t, 1, fb.lease(0).releases(), "a late grant is released")
 		f.close()
-	})
-}
-
-// plain hides that a lease can call back.
-type plain struct{ distributed.Lease }
-
-// A lease that cannot call back has a goroutine to watch it, which ends with the lease, however that ends.
-func TestPlainLeases(t *testing.T) {
-	plainly := func(fb *fakeBackend, _ context.Context, _ distributed.Request) (distributed.Lease, distributed.Place, error) {
-		return plain{fb.grant()}, nil, nil
-	}
-	bubble(t, "released by an Enter, by Release, and lost", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb, handoffs(0))
-		fb.answerWith(plainly, plainly, plainly)
-		a, b := f.arrive(exclusive), f.arrive(exclusive)
-		a.leave()
-		_, req := fb.enters()
-		require.Equal(t, plain{fb.lease(0)}, req.Prev, "the backend gets its own lease as Prev")
-		b.leave()
-		require.Equal(t, 1, fb.lease(1).releases())
-		c := f.arrive(exclusive)
-		close(fb.lease(2).lost)
-		synctest.Wait()
-		require.Equal(t, "lost", c.state())
-		f.close() // the bubble sees a goroutine that is left
 	})
 }

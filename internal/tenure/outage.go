@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
-	"github.com/wllock/wllock/internal/watch"
 )
 
 // Outage is a Backend wrapper that detects when the backend is unreachable.
@@ -13,7 +12,7 @@ type Outage interface {
 	// EnterAt is Enter of the Backend for a caller that has just looked at the clock.
 	EnterAt(ctx context.Context, now time.Time, req distributed.Request) (distributed.Lease, distributed.Place, error)
 	// Adopt makes of a lease that was granted the one that callers work under.
-	Adopt(distributed.Lease) distributed.AsyncLease
+	Adopt(distributed.Lease) distributed.Lease
 	// Await says that a caller begins to wait for a grant. The channel is closed when the wait is of no use any more:
 	// Enter answers at once then (rule O6). Awaited says that the wait has ended.
 	Await() (canceled <-chan struct{})
@@ -35,11 +34,11 @@ func (g *Group) enter(ctx context.Context, now time.Time, req distributed.Reques
 	return g.config.Backend.Enter(ctx, req)
 }
 
-func (g *Group) adopt(l distributed.Lease) distributed.AsyncLease {
+func (g *Group) adopt(l distributed.Lease) distributed.Lease {
 	if o := g.config.Outage; o != nil {
 		return o.Adopt(l)
 	}
-	return watch.Async(l)
+	return l
 }
 
 // Degraded reports that the caller works without a lease of the backend, either from its start or since that expired.
@@ -50,7 +49,7 @@ func degraded(l distributed.Lease) bool {
 	return ok && d.Degraded()
 }
 
-// LeaseRenewed implements distributed.RenewalWatcher.
+// LeaseRenewed implements distributed.Watcher.
 func (t *Tenure) LeaseRenewed(l distributed.Lease, _ time.Time, err error) {
 	t.mu.Lock()
 	ours, tag := t.current.lease == l, t.tag

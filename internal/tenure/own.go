@@ -15,9 +15,6 @@ type Insistent interface {
 	Insist() bool
 }
 
-// renewer is an optional ability of a lease, which those that embed keepalive.Lease have.
-type renewer interface{ RenewBy(at time.Time) }
-
 // poll is how often a caller looks whether its lease has been renewed, when its answer was so long on its way that it
 // has to wait for that: seldom needed, and no longer than a round trip over a slow network.
 const poll = 5 * time.Millisecond
@@ -27,7 +24,7 @@ const poll = 5 * time.Millisecond
 //
 // A lease lasts from before its answer was sent, so the window that its TTL was chosen for may be too little after a slow
 // answer, or a grant that was found by a heartbeat. Then it is renewed at once, which makes twice the window of it.
-func (t *Tenure) own(ctx context.Context, ask Ask, lease distributed.AsyncLease) (start time.Time, err error) {
+func (t *Tenure) own(ctx context.Context, ask Ask, lease distributed.Lease) (start time.Time, err error) {
 	if i, ok := lease.(Insistent); ok && !i.Insist() {
 		return time.Now(), ErrDegraded
 	}
@@ -41,9 +38,7 @@ func (t *Tenure) own(ctx context.Context, ask Ask, lease distributed.AsyncLease)
 			return now, nil
 		case first.IsZero():
 			first = until
-			if r, ok := distributed.As[renewer](lease); ok {
-				r.RenewBy(now)
-			}
+			lease.RenewBy(now)
 		case until.After(first):
 			return now, keyless.Errorf("%w: %w: it grants leases of %v, and the lock is to stay taken for %v", distributed.ErrUnavailable,
 				distributed.ErrRefused, left.Round(time.Millisecond), ask.Least)

@@ -60,7 +60,7 @@ func (t *Tenure) ReleaseAndWait(ctx context.Context, turn Turn) error {
 // overtaken reports whether an Enter has named prev and so may have released it before a release that was sent as well: then
 // others may have had the lock since, and the answer to the release, that the lease is not ours, is no loss. A real loss at this very
 // moment is not noticed.
-func (t *Tenure) overtaken(prev distributed.AsyncLease) bool { // rule T5
+func (t *Tenure) overtaken(prev distributed.Lease) bool { // rule T5
 	select {
 	case <-prev.Lost():
 		return false
@@ -103,7 +103,7 @@ func (t *Tenure) releasePrev() {
 }
 
 // start notes that the release of prev is under way; first: the caller has to start it. The caller holds mu.
-func (o *outgoing) start() (prev distributed.AsyncLease, first bool) {
+func (o *outgoing) start() (prev distributed.Lease, first bool) {
 	first = o.prev != nil && !o.releasing
 	o.releasing = o.prev != nil
 	return o.prev, first

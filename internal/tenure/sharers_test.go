@@ -178,6 +178,7 @@ func TestReadersUnderAnExclusiveLease(t *testing.T) {
 		a := readerAfterWriter(t, f)
 		b := f.arrive(shared)
 		fb.lease(0).contend()
+		synctest.Wait()
 		c := f.arrive(shared)
 		require.Equal(t, "in in waiting", states(a, b, c))
 		a.leave()

@@ -49,8 +49,8 @@ func (t *Tenure) Holder() string {
 	if leased {
 		return t.group.config.Instance
 	}
-	if p, ok := place.(distributed.HolderTeller); ok {
-		return p.Holder()
+	if place != nil {
+		return place.Holder()
 	}
 	return ""
 }

@@ -56,8 +56,8 @@ type Tenure struct {
 
 // current is the lease that callers work under or that lingers, and how it has been used.
 type current struct {
-	lease     distributed.AsyncLease // nil: none
-	began     time.Time              // when the first caller was let in; zero: none was yet
+	lease     distributed.Lease // nil: none
+	began     time.Time         // when the first caller was let in; zero: none was yet
 	handoffs  int
 	fenceless bool      // the backend has no fences
 	draining  bool      // admits nobody further: somebody has overstayed under it, or the backend disowns it
@@ -68,11 +68,11 @@ type current struct {
 
 // outgoing is a lease whose release the backend has not answered yet.
 type outgoing struct {
-	prev      distributed.AsyncLease // nil: none
-	releasing bool                   // its release is under way; else somebody has still to start it
-	pinned    bool                   // the key is pinned for it
-	named     bool                   // by an Enter, which may have released it before a release that was asked for as well
-	gone      chan struct{}          // closed when there is no prev any more; nil: nobody waits for that
+	prev      distributed.Lease // nil: none
+	releasing bool              // its release is under way; else somebody has still to start it
+	pinned    bool              // the key is pinned for it
+	named     bool              // by an Enter, which may have released it before a release that was asked for as well
+	gone      chan struct{}     // closed when there is no prev any more; nil: nobody waits for that
 }
 
 // parting are the places being left that the backend has not answered for.
@@ -156,10 +156,10 @@ func (t *Tenure) refuse(ctx context.Context, ask Ask) error {
 // decision is the result of look: admitted, or what the caller needs in order to get a lease.
 type decision struct {
 	admitted bool
-	unpin    bool                   // the lease was lingering
-	early    bool                   // the lease would serve, when the permits of this instance are gone
-	refill   distributed.AsyncLease // would serve, but has no fence left
-	prev     distributed.AsyncLease
+	unpin    bool              // the lease was lingering
+	early    bool              // the lease would serve, when the permits of this instance are gone
+	refill   distributed.Lease // would serve, but has no fence left
+	prev     distributed.Lease
 	place    distributed.Place // of the mode asked for
 }
 
@@ -207,8 +207,8 @@ func (t *Tenure) handOn(u *Use, ask *Ask) bool {
 	t.current.handoffs++
 	t.admit(u, ask.Mode, fence, ask.Now)
 	u.handoff = true
-	if t.mode != ask.Mode && t.current.lease.Contended() && !t.share() {
-		t.current.draining = true
+	if t.mode != ask.Mode && t.current.lease.Contended() {
+		t.share()
 	}
 	return true
 }
@@ -233,7 +233,7 @@ func (t *Tenure) serves(mode distributed.Mode, now time.Time) bool {
 
 // refill fetches fences for the current lease. After an error it stays current; the next caller tries again, or Release
 // returns it.
-func (t *Tenure) refill(ctx context.Context, ask Ask, lease distributed.AsyncLease) error {
+func (t *Tenure) refill(ctx context.Context, ask Ask, lease distributed.Lease) error {
 	err := ask.refill(ctx, lease)
 	none, disowned := errors.Is(err, errors.ErrUnsupported), errors.Is(err, distributed.ErrLeaseLost)
 	if !none && !disowned {
@@ -394,7 +394,7 @@ func (t *Tenure) LeaseLost(l distributed.Lease) {
 }
 
 // fence takes the next fence of the lease, and fetches more if none is left; 0 if the backend has none (rule T4).
-func (a Ask) fence(ctx context.Context, lease distributed.AsyncLease) (uint64, error) {
+func (a Ask) fence(ctx context.Context, lease distributed.Lease) (uint64, error) {
 	for {
 		if fence, ok := lease.NextFence(); ok {
 			return fence, nil

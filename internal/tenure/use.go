@@ -11,7 +11,7 @@ import (
 type Use struct {
 	Owner Owner // set before Begin
 
-	lease   distributed.AsyncLease // these five are set by Begin, then read only
+	lease   distributed.Lease // these five are set by Begin, then read only
 	fence   uint64
 	began   time.Time
 	least   time.Duration // Ask.Least

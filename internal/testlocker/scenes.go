@@ -258,11 +258,11 @@ func (s *Scene) step(ctx context.Context, b distributed.Backend, verb, handle st
 	case "release":
 		return outcome(l.Release(ctx))
 	case "drop":
-		return fmt.Sprint("done ", l.(distributed.AsyncLease).StartRelease())
+		return fmt.Sprint("done ", l.StartRelease())
 	case "refill":
 		return outcome(l.Refill(ctx))
 	case "downgrade":
-		return outcome(l.(distributed.Downgrader).Downgrade(ctx))
+		return outcome(l.Downgrade(ctx))
 	case "draw":
 		for range s.of.Draws {
 			s.eventually(verb, func() bool { _, ok := l.NextFence(); return ok }) // more are on their way

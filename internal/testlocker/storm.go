@@ -370,9 +370,9 @@ func (u *stormUser) stay(ctx context.Context, h *tenant) {
 	case n == 0:
 		pause(ctx, upTo(u.r, 2*u.ttl)) // longer than the lease, if it is not renewed
 	case n <= 24:
-		if d, ok := distributed.As[distributed.Downgrader](h.l); ok && !h.shared {
+		if !h.shared {
 			u.w.share(h)
-			u.bounded(ctx, limit, func(ctx context.Context) { _ = d.Downgrade(ctx) })
+			u.bounded(ctx, limit, func(ctx context.Context) { _ = h.l.Downgrade(ctx) })
 			u.w.downgrades.Add(1)
 		}
 	case n <= 40 || u.w.isDry(h):
@@ -391,7 +391,7 @@ func (u *stormUser) end(h *tenant) {
 	case n <= 50:
 		u.prev = h.l
 	case n <= 75:
-		h.l.(distributed.AsyncLease).StartRelease()
+		h.l.StartRelease()
 		u.prev = h.l
 	default:
 		u.bounded(context.Background(), time.Second, func(ctx context.Context) { _ = h.l.Release(ctx) })

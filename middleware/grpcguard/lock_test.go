@@ -13,6 +13,7 @@ import (
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/memlock"
+	"github.com/wllock/wllock/distributed/wrap"
 	"github.com/wllock/wllock/middleware/grpcguard"
 )
 
@@ -24,17 +25,10 @@ type unanswered struct {
 
 func (u unanswered) Enter(ctx context.Context, r distributed.Request) (distributed.Lease, distributed.Place, error) {
 	l, p, err := u.Backend.Enter(ctx, r)
-	return unansweredLease{l, u.answer}, p, err
-}
-
-type unansweredLease struct {
-	distributed.Lease
-	answer chan struct{}
-}
-
-func (l unansweredLease) Release(ctx context.Context) error {
-	<-l.answer
-	return l.Lease.Release(ctx)
+	return wrap.Releasing(l, func(ctx context.Context) error {
+		<-u.answer
+		return l.Release(ctx)
+	}), p, err
 }
 
 func TestEndOfStreamWaitsForTheBackendOnlyWithSyncRelease(t *testing.T) {

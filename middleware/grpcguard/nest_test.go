@@ -34,8 +34,8 @@ func (w wrapped) Context() context.Context { return w.ctx }
 
 type early struct{}
 
-// wrap puts the context that a stream has before its first message below one with a value.
-func wrap(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+// wrapStream puts the context that a stream has before its first message below one with a value.
+func wrapStream(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	return next(srv, wrapped{s, context.WithValue(s.Context(), early{}, true)})
 }
 
@@ -91,9 +91,9 @@ func TestStreamGuardsNest(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/%s around %s", kind, outer, inner), func(t *testing.T) {
 					l := wllocktest.New(t)
 					chain := func(name string, opts ...wllock.CallOption) []grpc.ServerOption {
-						return []grpc.ServerOption{grpc.ChainStreamInterceptor(wrap,
-							grpcguard.StreamServerInterceptor(l, name, outerKey, grpcguard.WithCallOptions(opts...)), wrap,
-							grpcguard.StreamServerInterceptor(l, "product", innerKey), wrap)}
+						return []grpc.ServerOption{grpc.ChainStreamInterceptor(wrapStream,
+							grpcguard.StreamServerInterceptor(l, name, outerKey, grpcguard.WithCallOptions(opts...)), wrapStream,
+							grpcguard.StreamServerInterceptor(l, "product", innerKey), wrapStream)}
 					}
 					inside := func(names ...string) func(ctx context.Context) error {
 						return func(ctx context.Context) error {

@@ -285,7 +285,7 @@ func (u *User) away(p distributed.Place, patience <-chan time.Time) {
 // hold works under a lease, and releases it in one of many ways.
 func (u *User) hold(req distributed.Request, l distributed.Lease) {
 	answers := &watcher{u: u}
-	l.(distributed.AsyncLease).Watch(answers, l)
+	l.Watch(answers, l)
 	h := &hold{p: u.p, l: l, shared: req.Mode == distributed.Shared, limit: req.Limit}
 	if ended(l) {
 		u.w.Count("ended unread")
@@ -312,7 +312,7 @@ func (u *User) hold(req distributed.Request, l distributed.Lease) {
 		case h.shared:
 		case u.oneIn(6):
 			u.w.leave(req.Key, h) // from the call on nobody works under it but readers
-			was := l.(distributed.Downgrader).Downgrade(context.Background()) == nil
+			was := l.Downgrade(context.Background()) == nil
 			if h.shared = true; was && !ended(l) {
 				u.w.enter(req.Key, h)
 			}
@@ -342,7 +342,7 @@ func (u *User) release(key string, l distributed.Lease, answers *watcher) {
 		l.Abandon()
 		u.w.Count("abandoned")
 	case 2:
-		if l.(distributed.AsyncLease).StartRelease() {
+		if l.StartRelease() {
 			return
 		}
 		if u.oneIn(2) {
@@ -397,6 +397,8 @@ func (s *watcher) LeaseLost(distributed.Lease) {
 }
 
 func (s *watcher) LeaseContended(distributed.Lease) {}
+
+func (s *watcher) LeaseRenewed(distributed.Lease, time.Time, error) {}
 
 func (s *watcher) LeaseReleased(l distributed.Lease, err error) {
 	if errors.Is(err, distributed.ErrUnavailable) && !errors.Is(err, distributed.ErrRefused) && !s.u.p.Closed() && s.u.p.Kept(l) {

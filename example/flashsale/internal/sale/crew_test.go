@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/wrap"
 	"github.com/wllock/wllock/example/flashsale/internal/sqlshop"
 )
 
@@ -41,13 +42,9 @@ func TestWhatBuyersSaw(t *testing.T) {
 // deaf is a lock service that goes away before a release.
 type deaf struct{ distributed.Observable }
 
-type deafLease struct{ distributed.Lease }
-
-func (deafLease) Release(context.Context) error { return distributed.ErrUnavailable }
-
 func (d deaf) Enter(ctx context.Context, r distributed.Request) (distributed.Lease, distributed.Place, error) {
 	lease, place, err := d.Observable.Enter(ctx, r)
-	return deafLease{lease}, place, err
+	return wrap.Releasing(lease, func(context.Context) error { return distributed.ErrUnavailable }), place, err
 }
 
 func TestAnOrderStandsWhenItsReleaseFails(t *testing.T) {
