@@ -136,7 +136,7 @@ func TestALaneIsUsedUntilNothingIsLeft(t *testing.T) {
 	for how, ends := range map[string]func(t *testing.T, s *stub){
 		"Release": func(t *testing.T, s *stub) { require.NoError(t, s.lease(t, nil).Release(t.Context())) },
 		"StartRelease": func(t *testing.T, s *stub) {
-			l := s.lease(t, nil).(distributed.Lease)
+			l := s.lease(t, nil)
 			require.False(t, l.StartRelease())
 			require.NoError(t, l.Release(t.Context()))
 		},
@@ -285,7 +285,7 @@ func TestAReleaseThatWasTakenOverIsNotSentTwice(t *testing.T) {
 			}
 			return Missing
 		}
-		l := s.lease(t, nil).(distributed.Lease)
+		l := s.lease(t, nil)
 		require.False(t, first.lease.StartRelease(), "its Drop is under way")
 		synctest.Wait()
 		require.False(t, l.StartRelease(), "this one waits in line")
@@ -311,7 +311,7 @@ func TestADropAfterTheEnterIsNotTheAnswer(t *testing.T) {
 			<-answers
 			return Missing
 		}
-		l := s.lease(t, nil).(distributed.Lease)
+		l := s.lease(t, nil)
 		require.False(t, l.StartRelease())
 		synctest.Wait()
 		s.enter = func(_ *Attempt[string], prev *Prev[string]) (Standing, error) {
@@ -614,7 +614,7 @@ func TestARequestThatWaitsForADropHasNotBegun(t *testing.T) {
 		before, answers, prepared := s.lease(t, nil), make(chan struct{}), 0
 		s.drop = func(*Attempt[string]) Outcome { <-answers; return Removed }
 		s.prepare = func(*Attempt[string]) { prepared++ }
-		require.False(t, before.(distributed.Lease).StartRelease())
+		require.False(t, before.StartRelease())
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

@@ -51,8 +51,8 @@ func TestAReleaseThatIsRefusedSaysWhatIsMissing(t *testing.T) {
 	require.NoError(t, err)
 
 	answers := make(chan error, 2)
-	async.(distributed.Lease).Watch(answerWatcher{answers}, async)
-	require.False(t, async.(distributed.Lease).StartRelease())
+	async.Watch(answerWatcher{answers}, async)
+	require.False(t, async.StartRelease())
 	require.Eventually(t, func() bool { return len(answers) > 0 }, patience, time.Millisecond)
 	for _, err := range []error{l.Release(t.Context()), l.Release(t.Context()), <-answers, p.Leave(t.Context())} {
 		require.ErrorIs(t, err, distributed.ErrRefused)
