@@ -3,7 +3,9 @@ module github.com/wllock/wllock
 go 1.26.0
 
 require (
+	github.com/bradfitz/gomemcache v0.0.0-20260422231931-4d751bb6e37c
 	github.com/go-redis/redis_rate/v10 v10.0.1
+	github.com/go-zookeeper/zk v1.0.4
 	github.com/kelseyhightower/envconfig v1.4.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/stretchr/testify v1.12.1

@@ -15,9 +15,7 @@ require (
 	github.com/stretchr/testify v1.12.1
 	github.com/wllock/wllock v0.0.0
 	github.com/wllock/wllock/distributed/etcdlock v0.0.0
-	github.com/wllock/wllock/distributed/memcachelock v0.0.0
 	github.com/wllock/wllock/distributed/sqllock v0.0.0
-	github.com/wllock/wllock/distributed/zklock v0.0.0
 	go.etcd.io/etcd/client/v3 v3.7.3
 	go.uber.org/zap v1.27.1
 	golang.org/x/sync v0.24.0
@@ -61,10 +59,6 @@ require (
 
 replace github.com/wllock/wllock => ../
 
-replace github.com/wllock/wllock/distributed/zklock => ../distributed/zklock
-
 replace github.com/wllock/wllock/distributed/etcdlock => ../distributed/etcdlock
-
-replace github.com/wllock/wllock/distributed/memcachelock => ../distributed/memcachelock
 
 replace github.com/wllock/wllock/distributed/sqllock => ../distributed/sqllock

@@ -7,7 +7,6 @@ require (
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/stretchr/testify v1.12.1
 	github.com/wllock/wllock v0.0.0
-	github.com/wllock/wllock/distributed/zklock v0.0.0
 	go.opentelemetry.io/otel v1.47.0
 	go.opentelemetry.io/otel/metric v1.47.0
 	go.opentelemetry.io/otel/sdk v1.47.0
@@ -36,7 +35,4 @@ require (
 	google.golang.org/protobuf v1.36.12 // indirect
 )
 
-replace (
-	github.com/wllock/wllock => ..
-	github.com/wllock/wllock/distributed/zklock => ../distributed/zklock
-)
+replace github.com/wllock/wllock => ..

@@ -9,9 +9,7 @@ require (
 	github.com/urfave/cli/v3 v3.14.0
 	github.com/wllock/wllock v0.0.0
 	github.com/wllock/wllock/distributed/etcdlock v0.0.0
-	github.com/wllock/wllock/distributed/memcachelock v0.0.0
 	github.com/wllock/wllock/distributed/sqllock v0.0.0
-	github.com/wllock/wllock/distributed/zklock v0.0.0
 	go.etcd.io/etcd/client/v3 v3.7.3
 	go.uber.org/goleak v1.3.0
 	go.uber.org/zap v1.27.1
@@ -63,7 +61,5 @@ require (
 replace (
 	github.com/wllock/wllock => ../..
 	github.com/wllock/wllock/distributed/etcdlock => ../../distributed/etcdlock
-	github.com/wllock/wllock/distributed/memcachelock => ../../distributed/memcachelock
 	github.com/wllock/wllock/distributed/sqllock => ../../distributed/sqllock
-	github.com/wllock/wllock/distributed/zklock => ../../distributed/zklock
 )

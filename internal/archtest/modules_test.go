@@ -18,7 +18,7 @@ const tools = "tools"
 
 // required is what the root module may require, and so brings into the module graph of every importer.
 var required = []string{
-	redisClient, "github.com/go-redis/redis_rate/v10", "github.com/kelseyhightower/envconfig", "golang.org/x/time",
+	redisClient, "github.com/go-redis/redis_rate/v10", "github.com/go-zookeeper/zk", "github.com/bradfitz/gomemcache", "github.com/kelseyhightower/envconfig", "golang.org/x/time",
 	"go.opentelemetry.io/otel", "go.opentelemetry.io/otel/metric", "go.opentelemetry.io/otel/trace",
 	"github.com/stretchr/testify", "go.uber.org/goleak", "golang.org/x/sync", // for tests
 }

@@ -16,7 +16,7 @@ func TestModulesOfThisRepository(t *testing.T) {
 	require.Less(t, at["."], at["distributed/sqllock"], "the root is tagged first")
 	require.Less(t, at["distributed/sqllock"], at["cmd/wllock"], "the command requires the backends")
 	require.True(t, all[at["cmd/wllock"]].Released())
-	require.False(t, all[at["example/frameworks"]].Released())
+	require.False(t, all[at["example"]].Released())
 	require.Equal(t, "v1.2.3", all[at["."]].Tag("v1.2.3"))
 	require.Equal(t, "cmd/wllock/v1.2.3", all[at["cmd/wllock"]].Tag("v1.2.3"))
 }
