@@ -77,7 +77,6 @@ func New(system string, backend distributed.Backend, opts ...Option) (*Locker, e
 	l.policy = policyFor(system, backend, &s, l.observer)
 	l.names.system, l.names.settings = system, &l.settings
 	l.names.full = func() { l.observer.TooManyNames(maxNames) }
-	l.names.first.Store(&map[string]*nameState{})
 	l.names.limit.Store(int64(s.defaults.threshold))
 	err := l.observer.Watch(reports, l.state())
 	l.tenures = tenure.NewGroup(l.tenureConfig())

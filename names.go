@@ -3,7 +3,6 @@ package wllock
 import (
 	"fmt"
 	"iter"
-	"maps"
 	"sync"
 	"sync/atomic"
 
@@ -20,13 +19,9 @@ type nameState struct {
 	defaultLimit *atomic.Int64 // of the Locker
 }
 
-const (
-	// maxNames bounds the memory that names take: programs have dozens of them, so thousands are keys by mistake, each with
-	// its own series in metrics.
-	maxNames = 10_000
-	// firstNames is as many as most programs have, and few enough to copy when one is added.
-	firstNames = 64
-)
+// maxNames bounds the memory that names take: programs have dozens of them, so thousands are keys by mistake, each with
+// its own series in metrics.
+const maxNames = 10_000
 
 // inherit as the limit of a name: the default applies.
 const inherit = Unlimited - 1
@@ -46,11 +41,10 @@ func (n *nameState) threshold(c *callOptions) int { // rule L2
 type names struct {
 	system   string
 	settings *settings
-	limit    atomic.Int64                          // default threshold
-	known    sync.Map                              // *nameState, by name
-	first    atomic.Pointer[map[string]*nameState] // up to firstNames of known: a map that is only read is faster
+	limit    atomic.Int64 // default threshold
+	known    sync.Map     // *nameState, by name
 
-	mu     sync.Mutex   // held to add to known and first
+	mu     sync.Mutex   // held to add to known
 	count  atomic.Int64 // of known; written under mu
 	others atomic.Pointer[report.Figures]
 	full   func() // called for the first name beyond maxNames
@@ -72,9 +66,6 @@ func (n *names) all() iter.Seq2[*report.Figures, int] {
 
 // get returns the state of a name, and checks the name when it is seen for the first time.
 func (n *names) get(name string) (*nameState, error) {
-	if state := (*n.first.Load())[name]; state != nil {
-		return state, nil
-	}
 	if state, ok := n.known.Load(name); ok {
 		return state.(*nameState), nil
 	}
@@ -116,11 +107,7 @@ func (n *names) add(state *nameState, keep bool) *nameState {
 		}
 		if keep || n.count.Load() < maxNames {
 			n.known.Store(state.Text, state)
-			if n.count.Add(1) <= firstNames {
-				more := maps.Clone(*n.first.Load())
-				more[state.Text] = state
-				n.first.Store(&more)
-			}
+			n.count.Add(1)
 			return state
 		}
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/deadline"
-	"github.com/wllock/wllock/internal/keyless"
 )
 
 // Attempt is one request for a lock and what became of it: see the table of states in the documentation of the package (rule C1).
@@ -91,18 +90,6 @@ func (b *Backend[W]) Orphan(number uint64, req distributed.Request) *Attempt[W] 
 
 // Discard drops an Orphan.
 func (a *Attempt[W]) Discard() { a.Lane.push(a) }
-
-// enter makes the request. A grant with little time left is claimed before anybody gets it (rule C4).
-func (a *Attempt[W]) enter(ctx context.Context, prev *Prev[W]) (Standing, error) {
-	s, err := a.b.driver.Enter(ctx, a, prev)
-	if err == nil && s.Kind == Granted && a.late(s) {
-		s.claimed = true
-		if s.Sent, err = a.renewNow(ctx, a.Window); errors.Is(err, distributed.ErrLeaseLost) {
-			err = distributed.Unavailable(a.b.set.Name+": enter", keyless.Errorf("answers take longer than the claim window of %v", a.Window))
-		}
-	}
-	return s, err
-}
 
 // Delayed notes why the Enter under way has no answer yet, for a caller whose time ends before.
 func (a *Attempt[W]) Delayed(why error) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/deadline"
+	"github.com/wllock/wllock/internal/keyless"
 	"github.com/wllock/wllock/internal/parts"
 )
 
@@ -56,19 +57,17 @@ func (b *Backend[W]) Enter(ctx context.Context, req distributed.Request) (distri
 		return l, p, b.OrClosed(err)
 	}
 	defer a.settled()
-	l, p, err := b.enter(ctx, a, &a.prev)
-	if errors.Is(err, ErrOver) { // while nobody asked, perhaps: the next session is new
-		l, p, err = b.enter(ctx, b.newAttempt(req), &a.prev)
+	for next, again := a, false; ; again = true {
+		begun, err := b.begin(ctx, next)
+		if err != nil {
+			return nil, nil, b.OrClosed(err)
+		}
+		l, p, err := b.ask(ctx, begun, &a.prev)
+		if again || !errors.Is(err, ErrOver) {
+			return l, p, b.OrClosed(err)
+		}
+		next = b.newAttempt(req) // the session has ended while nobody asked, perhaps: the next one is new
 	}
-	return l, p, b.OrClosed(err)
-}
-
-func (b *Backend[W]) enter(ctx context.Context, a *Attempt[W], prev *Prev[W]) (distributed.Lease, distributed.Place, error) {
-	a, err := b.begin(ctx, a)
-	if err != nil {
-		return nil, nil, err
-	}
-	return b.ask(ctx, a, prev)
 }
 
 // enterApart makes a request that goes on when its caller has gone. The attempt's mutex decides between the two: either the caller takes
@@ -111,10 +110,16 @@ func (b *Backend[W]) enterApart(ctx context.Context, a *Attempt[W]) (distributed
 	return got.l, got.p, got.err
 }
 
-// ask makes a request that its lane knows of.
+// ask makes a request that its lane knows of. A grant with little time left is claimed before anybody gets it (rule C4).
 func (b *Backend[W]) ask(ctx context.Context, a *Attempt[W], prev *Prev[W]) (distributed.Lease, distributed.Place, error) {
 	defer a.Lane.asked()
-	s, err := a.enter(ctx, prev)
+	s, err := b.driver.Enter(ctx, a, prev)
+	if err == nil && s.Kind == Granted && a.late(s) {
+		s.claimed = true
+		if s.Sent, err = a.renewNow(ctx, a.Window); errors.Is(err, distributed.ErrLeaseLost) {
+			err = distributed.Unavailable(b.set.Name+": enter", keyless.Errorf("answers take longer than the claim window of %v", a.Window))
+		}
+	}
 	if err != nil && !errors.Is(err, ErrOver) {
 		prev.GiveUp() // first: the service may remember only the latest that has ended
 	}

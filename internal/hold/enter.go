@@ -26,13 +26,28 @@ func (h *Hold) Queue(ctx context.Context, q *local.Queue[*tenure.Tenure], ask lo
 	return err
 }
 
-// Begin gets a lease for the holder of the turn. After an error the turn has been passed on. atBackend: there it happened.
+// Begin gets a lease for the holder of the turn. A shared caller that came too late for a running lease waits until it has the
+// turn alone. After an error the turn has been passed on. atBackend: there it happened.
 func (h *Hold) Begin(ctx context.Context, turn local.Ask, ask tenure.Ask) (atBackend bool, err error) {
 	h.tenure, h.use.Owner = h.turn.Baton(), h
 	h.pins.Store(1)
 	ask.Early, ask.Now, ask.Tag = h.turn.Early(), h.turnAt, h.name
-	if atBackend, err = h.begin(ctx, turn, ask); err != nil {
-		return atBackend, err
+	for inside := false; !inside; {
+		switch err = h.begin(ctx, ask); err {
+		case nil:
+			inside = true
+		case tenure.ErrCalled:
+			inside, ask.Now = h.join(ask), time.Time{}
+		case tenure.ErrDrain:
+			err = h.turn.Again(ctx, turn)
+			now := time.Now()
+			h.localWait, h.turnAt, ask.Now = h.localWait+now.Sub(h.turnAt), now, now
+			if err != nil {
+				return false, err
+			}
+		default:
+			return true, err
+		}
 	}
 	if turn.Shared && turn.Permits == 0 {
 		h.turn.Share()
@@ -44,34 +59,9 @@ func (h *Hold) Begin(ctx context.Context, turn local.Ask, ask tenure.Ask) (atBac
 // Inside returns the context for the function.
 func (h *Hold) Inside() context.Context { return h.inside(h, &h.foreign) }
 
-// begin gets a lease for the holder of the turn. A shared caller that came too late for a running lease waits until it
-// has the turn alone.
-func (h *Hold) begin(ctx context.Context, turn local.Ask, ask tenure.Ask) (atBackend bool, err error) {
-	for {
-		err = h.beginOnce(ctx, ask)
-		switch {
-		case err == nil:
-			return false, nil
-		case err == tenure.ErrCalled && h.join(ask):
-			return false, nil
-		case err == tenure.ErrCalled:
-			ask.Now = time.Time{}
-			continue
-		case err != tenure.ErrDrain:
-			return true, err
-		}
-		err = h.turn.Again(ctx, turn)
-		now := time.Now()
-		h.localWait, h.turnAt, ask.Now = h.localWait+now.Sub(h.turnAt), now, now
-		if err != nil {
-			return false, err
-		}
-	}
-}
-
-// beginOnce passes the turn on if the tenure refuses the caller, and if the backend panics: its key must not be lost with
+// begin passes the turn on if the tenure refuses the caller, and if the backend panics: its key must not be lost with
 // it. After ErrDrain and ErrCalled the caller still has the turn, after ErrCalled a second one as well.
-func (h *Hold) beginOnce(ctx context.Context, ask tenure.Ask) error {
+func (h *Hold) begin(ctx context.Context, ask tenure.Ask) error {
 	pass := true
 	defer func() {
 		if !pass {

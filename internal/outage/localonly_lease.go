@@ -96,7 +96,7 @@ func (p *lease) expired(now time.Time) bool {
 	return is
 }
 
-// Insist implements tenure.Insistent: p is lost when the backend's lease is. The race with expired has one winner, under mu.
+// Insist implements tenure.Degradable: p is lost when the backend's lease is. The race with expired has one winner, under mu.
 func (p *lease) Insist() bool { // rule N1
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -149,30 +149,33 @@ func (p *policy) Lost() bool {
 // enter asks the backend. away: the decision that it is away has ended the question, or came with its failure; err is the
 // last failure then.
 func (p *policy) enter(ctx context.Context, now time.Time, req *distributed.Request) (lease distributed.Lease, place distributed.Place, away bool, err error) {
-	away, err = p.ask(ctx, now, func(ctx context.Context) (err error) {
-		p.note(ctx)
-		lease, place, err = p.Backend.Enter(ctx, *req)
-		return err
-	})
-	return lease, place, away, err
+	asked, f := p.judge.asked(now), begin(ctx, p.judge)
+	defer f.end() // also after a panic of the backend's
+	p.note(f)
+	lease, place, err = p.Backend.Enter(f, *req)
+	return lease, place, p.outcome(f, asked, err), err
 }
 
 // ask asks the backend a question that the decision ends. now is when, as the caller has just read it.
 func (p *policy) ask(ctx context.Context, now time.Time, question func(context.Context) error) (away bool, err error) {
-	asked := p.judge.asked(now)
-	f := begin(ctx, p.judge)
-	defer f.end() // also after a panic of the backend's
+	asked, f := p.judge.asked(now), begin(ctx, p.judge)
+	defer f.end()
 	err = question(f)
+	return p.outcome(f, asked, err), err
+}
+
+// outcome notes what came of a question. away: the decision that the backend is away has ended it, or came with its failure.
+func (p *policy) outcome(f *Flight, asked int64, err error) (away bool) {
 	switch {
 	case kindOf(err) == answer:
 		p.judge.answeredEnter(asked)
 		p.report.answered(err)
 	case f.Context.Err() == nil && !conclusive(err) && f.canceled(): // ctx may be f
-		return true, err
+		return true
 	default:
 		p.judge.unanswered(f.Context, p.judge.time(asked), err)
 	}
-	return false, err
+	return false
 }
 
 // conclusive reports that err is not for want of an answer.

@@ -43,7 +43,7 @@ func (t *Tenure) setPlace(p distributed.Place, ask *Ask) {
 }
 
 // ask makes one Enter. It names prev, if there is one (rule T5), and releases it itself when the outcome is not known.
-func (t *Tenure) ask(ctx context.Context, ask Ask, prev distributed.Lease) (distributed.Lease, distributed.Place, error) {
+func (t *Tenure) ask(ctx context.Context, ask Ask, prev distributed.Lease) (lease distributed.Lease, place distributed.Place, err error) {
 	ctx, cancel := ask.within(ctx)
 	defer cancel()
 	c := &t.group.config
@@ -51,7 +51,11 @@ func (t *Tenure) ask(ctx context.Context, ask Ask, prev distributed.Lease) (dist
 		ask.Now = time.Now()
 	}
 	req := distributed.Request{Key: t.key, Instance: t.instance, Mode: ask.Mode, Limit: int(ask.Limit), TTL: cmp.Or(ask.TTL, c.TTL), NoWait: ask.NoWait, Prev: prev}
-	lease, place, err := t.group.enter(ctx, ask.Now, req)
+	if c.Outage != nil {
+		lease, place, err = c.Outage.EnterAt(ctx, ask.Now, req)
+	} else {
+		lease, place, err = c.Backend.Enter(ctx, req)
+	}
 	if err != nil && ctx.Err() != nil {
 		t.group.gaveUp(t.key)
 	}

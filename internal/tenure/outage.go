@@ -25,13 +25,9 @@ type Outage interface {
 type Degradable interface {
 	// Degraded reports that callers work under it without a lease of the backend (rule T9).
 	Degraded() bool
-}
-
-func (g *Group) enter(ctx context.Context, now time.Time, req distributed.Request) (distributed.Lease, distributed.Place, error) {
-	if o := g.config.Outage; o != nil {
-		return o.EnterAt(ctx, now, req)
-	}
-	return g.config.Backend.Enter(ctx, req)
+	// Insist has the lease end with that of the backend, instead of becoming degraded (rule N1). It reports false if it is
+	// degraded already.
+	Insist() bool
 }
 
 func (g *Group) adopt(l distributed.Lease) distributed.Lease {
@@ -47,6 +43,11 @@ func (u *Use) Degraded() bool { return degraded(u.lease) }
 func degraded(l distributed.Lease) bool {
 	d, ok := l.(Degradable)
 	return ok && d.Degraded()
+}
+
+func insist(l distributed.Lease) bool {
+	d, ok := l.(Degradable)
+	return !ok || d.Insist()
 }
 
 // LeaseRenewed implements distributed.Watcher.

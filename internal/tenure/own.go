@@ -8,13 +8,6 @@ import (
 	"github.com/wllock/wllock/internal/keyless"
 )
 
-// Insistent is an optional ability of a lease that an Outage adopts or grants.
-type Insistent interface {
-	// Insist has the lease end with that of the backend, instead of becoming degraded (rule N1). It reports false if it is
-	// degraded already.
-	Insist() bool
-}
-
 // poll is how often a caller looks whether its lease has been renewed, when its answer was so long on its way that it
 // has to wait for that: seldom needed, and no longer than a round trip over a slow network.
 const poll = 5 * time.Millisecond
@@ -25,7 +18,7 @@ const poll = 5 * time.Millisecond
 // A lease lasts from before its answer was sent, so the window that its TTL was chosen for may be too little after a slow
 // answer, or a grant that was found by a heartbeat. Then it is renewed at once, which makes twice the window of it.
 func (t *Tenure) own(ctx context.Context, ask Ask, lease distributed.Lease) (start time.Time, err error) {
-	if i, ok := lease.(Insistent); ok && !i.Insist() {
+	if !insist(lease) {
 		return time.Now(), ErrDegraded
 	}
 	var first time.Time
@@ -68,7 +61,7 @@ func (t *Tenure) pause(ctx context.Context, ask Ask, d time.Duration) error {
 // Insist makes the lease that the caller works under one that is never degraded, for a Lead inside its hold. The lease then
 // serves no further caller, which might rather be degraded than lose it. It reports false if the lease is degraded already.
 func (t *Tenure) Insist(u *Use) bool { // rule N1
-	if i, ok := u.lease.(Insistent); ok && !i.Insist() {
+	if !insist(u.lease) {
 		return false
 	}
 	t.mu.Lock()
