@@ -58,8 +58,8 @@ func TestFlags(t *testing.T) {
 	require.Len(t, p.jobs, 2)
 	assert.Equal(t, "hot-8x16", p.jobs[0].scenario.Name, "in the order of the results")
 	assert.Equal(t, load.Delayed, p.jobs[0].link)
-	assert.Equal(t, []server.Store{server.Redis}, slices.Compact(p.stores()))
-	assert.Equal(t, []string{"wllock", "redsync", "redsync-5ms", "redislock", "rueidislock", "wllock-java", "PING", "ideal"}, names(p))
+	assert.Equal(t, []server.Store{server.Redis, server.Memory, server.Redis}, slices.Compact(p.stores()), "a channel is in memory")
+	assert.Equal(t, []string{"wllock", "redsync", "redsync-5ms", "redislock", "rueidislock", "wllock-java", "LPUSH+BLPOP", "SET NX+DEL", "channel", "PING", "ideal"}, names(p))
 }
 
 func TestGroupsHaveContendersAndScenariosOfTheirOwn(t *testing.T) {
@@ -142,12 +142,14 @@ func names(p plan) []string {
 	return all
 }
 
-func TestLimitsFollowTheScenario(t *testing.T) {
-	p, err := parse([]string{"-scenarios", "work-4x32,linger/loopback", "-contenders", "wllock,redsync,PING,ideal"}, nil)
+func TestLimitsAndFloorsFollowTheScenario(t *testing.T) {
+	p, err := parse([]string{"-scenarios", "work-4x32,every-turn-8x16/loopback,linger/loopback", "-contenders",
+		"wllock,redsync,LPUSH+BLPOP,SET NX+DEL,PING,ideal"}, nil)
 	require.NoError(t, err)
 	of := func(i int) []string { return names(plan{contenders: p.participants(p.jobs[i])}) }
 	assert.Equal(t, []string{"wllock", "redsync", "ideal"}, of(0))
-	assert.Equal(t, []string{"wllock", "PING"}, of(1), "rivals have no linger")
+	assert.Equal(t, []string{"wllock", "redsync", "LPUSH+BLPOP", "PING"}, of(1))
+	assert.Equal(t, []string{"wllock", "PING"}, of(2), "rivals have no linger")
 }
 
 func needRedis(t *testing.T) {

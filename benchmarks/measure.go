@@ -128,14 +128,14 @@ func (p plan) prepare(ctx context.Context, m load.Machine, j job, c contender.Co
 	return c, nil
 }
 
-// participants are the contenders of a job: those chosen, with the limit that suits it.
+// participants are the contenders of a job: those chosen, with the limit and the floors that suit it.
 func (p plan) participants(j job) []contender.Contender {
 	s := j.scenario
 	return filter(p.contenders, func(c contender.Contender) bool {
 		switch {
 		case c.Role == contender.Rival && s.OnlyOurs:
 			return false
-		case c.Role == contender.Limit && s.Permits == 0 && (s.Bound == load.BoundWork) != (c.Name == contender.Ideal().Name):
+		case c.Role == contender.Limit && (s.Bound == load.BoundWork) != (c.Name == contender.Ideal().Name):
 			return false
 		}
 		return s.Has(c)

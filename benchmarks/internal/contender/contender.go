@@ -52,6 +52,7 @@ const (
 	Subject Role = iota // wllock itself
 	Rival               // another lock
 	Limit               // no lock at all: what the machine can do
+	Floor               // a plain primitive: the least that a lock must do in a scenario
 )
 
 // Group is a set of contenders and scenarios that are compared with each other. Each has results of its own.

@@ -68,7 +68,7 @@ func All() []Contender {
 		onRedis.tries(redsyncs), onRedis.tries(redislocks), onRedis.tries(rueidislocks),
 		onRedis.has(Rival, goredisModule, []string{"set", "del"},
 			entry{"wllock-java", "its algorithm in Go: fair local lock, SET NX PX without a pause, DEL", openJava}),
-		[]Contender{Ping(), ideal},
+		floors(), []Contender{Ping(), ideal},
 		onRedlock.ours(defaults, ourCommands, overRedlock("")), onRedlock.tries(redsyncs),
 		onRedlock.has(Limit, goredisModule, []string{"ping"},
 			entry{"PING", "one command to each server per call, of which a majority is awaited; no lock", openMajorityPing}),
@@ -106,7 +106,7 @@ func All() []Contender {
 		onPermits.has(Rival, ourModule, ourCommands,
 			entry{"sub-keys", "an exclusive lock on one of 8 keys, chosen at random", openSubKeys(false)},
 			entry{"sub-keys-short", "an exclusive lock on that of 8 keys for which fewest callers of the instance wait", openSubKeys(true)}),
-		onPermits.has(Limit, "golang.org/x/sync", nil,
+		place{OverPermits, server.Memory, false}.has(Limit, "golang.org/x/sync", nil,
 			entry{"x/sync", "semaphore.Weighted, all callers in one process, no service", openWeighted}),
 	)
 }

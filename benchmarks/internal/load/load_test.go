@@ -120,3 +120,25 @@ func TestKeysAreWhatTheScenarioSays(t *testing.T) {
 		}
 	}
 }
+
+func TestFloorsExcludeInTheirScenarios(t *testing.T) {
+	needRedis(t)
+	m := with(t, server.Redis, server.Memory)
+	seen := map[string]bool{}
+	for _, s := range overRedis() {
+		for _, c := range contender.All() {
+			if c.Role != contender.Floor || c.Group != s.Group || !s.Has(c) || seen[c.Name] {
+				continue
+			}
+			seen[c.Name] = true
+			require.NoError(t, m.CheckCommands(t.Context(), c), c.Name)
+			r := runUntilSome(t, m, c, s)
+			assert.Positive(t, r.Ops, c.Name)
+			assert.Zero(t, r.Violations, c.Name)
+			assert.Zero(t, r.Failed, "%s: %s", c.Name, r.Failure)
+			assert.Equal(t, c.Commands != nil, r.CommandsPerOp > 0, c.Name)
+			assert.Zero(t, runUntilSome(t, m, c, hot).Violations, "%s on one key, where some may fail", c.Name)
+		}
+	}
+	assert.Len(t, seen, 3)
+}

@@ -26,7 +26,8 @@ func TestOneTooManyInsideIsFound(t *testing.T) {
 }
 
 func TestPermitHoldersAdmitNoMore(t *testing.T) {
-	m := machine(t)
+	needRedis(t)
+	m := with(t, server.Redis, server.Memory)
 	for _, s := range permits() {
 		s.Work /= 5
 		for _, c := range contender.All() {

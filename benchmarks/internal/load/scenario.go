@@ -40,7 +40,6 @@ const (
 	BoundPings     Bound = iota // as many callers, each sending PINGs
 	BoundRoundTrip              // one caller sending PINGs: one round trip after the other
 	BoundWork                   // the same work, one after the other, without a lock
-	BoundPermits                // as many callers, all in one process
 )
 
 // Keys says which keys a goroutine asks for.
@@ -80,6 +79,7 @@ type Scenario struct {
 	Locker    []wllock.Option
 	In        []server.Store // of the contenders that take part; none: all
 	Only      []string       // the contenders that take part; none: all
+	Floors    []string       // those of the floors that do what a lock must do here
 	Permits   int            // so many may be inside at a time; 0: one
 	Jitter    float64        // by how much the work of a call differs from Work at most, of 1
 	Sale      bool           // callers buy, and the database is audited after each round
@@ -88,6 +88,9 @@ type Scenario struct {
 
 // Has reports whether a contender takes part.
 func (s Scenario) Has(c contender.Contender) bool {
+	if c.Role == contender.Floor {
+		return slices.Contains(s.Floors, c.Name)
+	}
 	in := len(s.In) == 0 || slices.Contains(s.In, c.Store)
 	return in && (len(s.Only) == 0 || c.Role == contender.Limit || slices.Contains(s.Only, c.Name))
 }
@@ -116,9 +119,10 @@ func Scenarios() []Scenario {
 func overRedis() []Scenario {
 	everyTurn := []wllock.Option{wllock.WithMaxHandoffs(0)}
 	linger := []wllock.Option{wllock.WithLinger(lingerTime)}
+	handOver, free, inside := []string{"LPUSH+BLPOP"}, []string{"SET NX+DEL"}, []string{"channel"}
 	return []Scenario{
-		{Name: "hot-1x64", Title: "One hot key, 1 instance of 64 goroutines", Instances: 1, Workers: 64, Links: both},
-		{Name: "hot-8x16", Title: "One hot key, 8 instances of 16 goroutines", Instances: 8, Workers: 16, Links: both},
+		{Name: "hot-1x64", Title: "One hot key, 1 instance of 64 goroutines", Instances: 1, Workers: 64, Links: both, Floors: inside},
+		{Name: "hot-8x16", Title: "One hot key, 8 instances of 16 goroutines", Instances: 8, Workers: 16, Links: both, Floors: inside},
 		{Name: "work-1x64", Title: "1 ms of work, 1 instance of 64 goroutines",
 			Instances: 1, Workers: 64, Work: workTime, Links: both, Bound: BoundWork, Longer: 2},
 		{Name: "work-8x16", Title: "1 ms of work, 8 instances of 16 goroutines",
@@ -126,10 +130,10 @@ func overRedis() []Scenario {
 		{Name: "work-4x32", Title: "1 ms of work, 4 instances of 32 goroutines",
 			Instances: 4, Workers: 32, Work: workTime, Links: []Link{Delayed}, Bound: BoundWork, Longer: 2},
 		{Name: "every-turn-8x16", Title: "One hot key, 8 x 16, every turn over Redis (MaxHandoffs 0)",
-			Instances: 8, Workers: 16, Links: both, Bound: BoundRoundTrip, Locker: everyTurn},
-		{Name: "free-1", Title: "One caller, free keys", Instances: 1, Workers: 1, Keys: Free, Links: both},
-		{Name: "own-1", Title: "One caller, always the same key", Instances: 1, Workers: 1, Keys: Own, Links: both},
-		{Name: "own-64", Title: "64 goroutines, each with its own key", Instances: 1, Workers: 64, Keys: Own, Links: both},
+			Instances: 8, Workers: 16, Links: both, Bound: BoundRoundTrip, Locker: everyTurn, Floors: handOver},
+		{Name: "free-1", Title: "One caller, free keys", Instances: 1, Workers: 1, Keys: Free, Links: both, Floors: free},
+		{Name: "own-1", Title: "One caller, always the same key", Instances: 1, Workers: 1, Keys: Own, Links: both, Floors: free},
+		{Name: "own-64", Title: "64 goroutines, each with its own key", Instances: 1, Workers: 64, Keys: Own, Links: both, Floors: free},
 		{Name: "zipf-64", Title: "64 goroutines, 10,000 keys by Zipf(1.1)", Instances: 1, Workers: 64, Keys: Zipfian, Links: both},
 		{Name: "alternate", Title: "Two instances handing over alternately, 1 ms of work",
 			Instances: 2, Workers: 1, Work: workTime, Links: both, Bound: BoundRoundTrip, HandOvers: true},
@@ -186,23 +190,23 @@ func permits() (all []Scenario) {
 		all = append(all, Scenario{
 			Name:  fmt.Sprintf("permits-4x%d", workers),
 			Title: fmt.Sprintf("8 permits over Redis, 2.5 to 7.5 ms of work, 4x%d callers", workers), Group: contender.OverPermits,
-			Instances: 4, Workers: workers, Links: both, Bound: BoundPermits, Permits: contender.Permits,
+			Instances: 4, Workers: workers, Links: both, Permits: contender.Permits,
 			Work: 5 * time.Millisecond, Jitter: 0.5, Settle: settleSale,
 		})
 	}
 	return all
 }
 
-// shapeFor makes limits run in the shape of the bound.
+// shapeFor makes limits run in the shape of the bound, and limits and floors that know one process in one.
 func (s Scenario) shapeFor(c contender.Contender) Scenario {
-	if c.Role != contender.Limit {
+	switch {
+	case c.Store == server.Memory && c.Role >= contender.Limit:
+		s.Instances, s.Workers = 1, s.Instances*s.Workers
+		return s
+	case c.Role != contender.Limit:
 		return s
 	}
-	switch s.Bound {
-	case BoundPings:
-	case BoundPermits:
-		s.Instances, s.Workers = 1, s.Instances*s.Workers
-	default:
+	if s.Bound != BoundPings {
 		s.Instances, s.Workers = 1, 1
 	}
 	if s.Bound == BoundRoundTrip {

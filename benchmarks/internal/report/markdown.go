@@ -135,8 +135,11 @@ func orBlank(v float64, format func(float64) string) string {
 
 func rowName(r Row) string {
 	name := strings.TrimSuffix(r.Contender+", "+r.Setting, ", ")
-	if r.Role == contender.Limit {
+	switch r.Role {
+	case contender.Limit:
 		return "*limit: " + name + "*"
+	case contender.Floor:
+		return "*floor: " + name + "*"
 	}
 	return name
 }

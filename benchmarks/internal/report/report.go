@@ -54,7 +54,7 @@ type Table struct {
 type Row struct {
 	Contender string         `json:"contender"`
 	Setting   string         `json:"setting,omitempty"` // of those tried, the best here
-	Role      contender.Role `json:"role"`              // 0 wllock, 1 rival, 2 limit
+	Role      contender.Role `json:"role"`              // 0 wllock, 1 rival, 2 limit, 3 floor
 	Base      string         `json:"base,omitempty"`    // the row it is compared with; "": the best rival
 	Total     Total          `json:"total"`
 	Rounds    []load.Round   `json:"rounds"`

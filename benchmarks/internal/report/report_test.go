@@ -42,6 +42,7 @@ func sample() Report {
 			row("wllock", contender.Subject, round(300_000, 20*time.Microsecond), round(340_000, 22*time.Microsecond), round(310_000, 25*time.Microsecond)),
 			row("redislock", contender.Rival, round(3000, 2*time.Millisecond)),
 			row("slow", contender.Rival, load.Round{Figures: load.Figures{Violations: 2, Failed: 1}, Failure: "no luck"}),
+			row("LPUSH+BLPOP", contender.Floor, round(200_000, 40*time.Microsecond)),
 			row("PING", contender.Limit, round(150_000, 50*time.Microsecond)),
 		}},
 		{Scenario: "hot-8x16", Title: "One hot key & <more>", Link: load.Delayed, Rows: []Row{

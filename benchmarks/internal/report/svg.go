@@ -26,7 +26,7 @@ type plot struct {
 	Bottom int // of the lines
 	Axes   []axis
 	Lines  []line
-	Fills  []string // by role: wllock's bar is full, rivals' are hatched, limits' are outlined
+	Fills  []string // by role: wllock's bar is full, rivals' are hatched, limits' and floors' are outlined
 }
 
 // line is a row, or names the link of those that follow.
@@ -65,6 +65,7 @@ func SVG(tables []Table) string {
 		contender.Subject: `fill="#111" stroke="#111"`,
 		contender.Rival:   `fill="url(#hatch)" stroke="#555"`,
 		contender.Limit:   `fill="#fff" stroke="#111" stroke-dasharray="4 2"`,
+		contender.Floor:   `fill="#fff" stroke="#111"`,
 	}}
 	for _, t := range tables {
 		p.Lines = append(p.Lines, line{Y: p.Bottom, Link: t.Link.Title()})
