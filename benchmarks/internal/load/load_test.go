@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -118,6 +119,18 @@ func TestKeysAreWhatTheScenarioSays(t *testing.T) {
 		case Zipfian:
 			assert.Greater(t, seen[0], 100*s.Workers/20, "the first key is the hottest")
 		}
+	}
+}
+
+// A linger sends nothing, and Zipf's keys are held by few, so work would show nothing more there.
+func TestAnEmptyCriticalSectionHasATwinWithWork(t *testing.T) {
+	worked := map[string]bool{}
+	of := func(s Scenario) string { return fmt.Sprint(s.Instances, s.Workers, s.Keys, len(s.Locker)) }
+	for _, s := range overRedis() {
+		worked[of(s)] = worked[of(s)] || s.Work == workTime
+	}
+	for _, s := range overRedis() {
+		assert.True(t, worked[of(s)] || s.Keys == Zipfian || s.OnlyOurs, s.Name)
 	}
 }
 
