@@ -102,7 +102,7 @@ func parse(args []string, help io.Writer) (plan, error) {
 	set := flag.NewFlagSet("benchmarks", flag.ContinueOnError)
 	set.SetOutput(io.Discard)
 	groupList := set.String("groups", "all", "comma-separated: "+groups.names()+"; each has results of its own")
-	scenarioList := set.String("scenarios", "all", "comma-separated names, of one link with name/loopback or name/0.5ms")
+	scenarioList := set.String("scenarios", "all", "comma-separated names, of one link with name/loopback, name/warm or name/0.5ms")
 	contenderList := set.String("contenders", "all", "comma-separated names; variants take part only when named")
 	set.DurationVar(&p.duration, "duration", defaultDuration, "measured time of a round")
 	set.IntVar(&p.rounds, "rounds", defaultRounds, "rounds of each contender in each scenario")

@@ -56,8 +56,8 @@ func (p plan) survey(ctx context.Context, m load.Machine, e *report.Environment)
 		return nil // a limit is in each table
 	}
 	pings := load.Scenario{Name: "ping", Instances: 1, Workers: 1}
-	for _, link := range []load.Link{load.Loopback, load.Delayed} {
-		if link == load.Delayed && len(m.Proxies) == 0 {
+	for _, link := range load.Links {
+		if link != load.Loopback && !slices.ContainsFunc(p.jobs, func(j job) bool { return j.link == link }) {
 			continue
 		}
 		round, err := m.Run(ctx, contender.Ping(), pings, link, 500*time.Millisecond)

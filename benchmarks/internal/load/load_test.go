@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -154,4 +155,16 @@ func TestFloorsExcludeInTheirScenarios(t *testing.T) {
 		}
 	}
 	assert.Len(t, seen, 3)
+}
+
+func TestCoresAreKeptAwakeInAWarmRoundAlone(t *testing.T) {
+	m := machine(t)
+	for link, warm := range map[Link]bool{Loopback: false, Warm: true} {
+		var before, after syscall.Rusage // of children that have ended
+		require.NoError(t, syscall.Getrusage(syscall.RUSAGE_CHILDREN, &before))
+		_, err := m.Run(t.Context(), contender.Ping(), hot, link, 50*time.Millisecond)
+		require.NoError(t, err)
+		require.NoError(t, syscall.Getrusage(syscall.RUSAGE_CHILDREN, &after))
+		assert.Equal(t, warm, after != before, link)
+	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/wllock/wllock/benchmarks/internal/contender"
 	"github.com/wllock/wllock/benchmarks/internal/server"
 	"github.com/wllock/wllock/benchmarks/internal/stats"
+	"github.com/wllock/wllock/benchmarks/internal/warm"
 	"github.com/wllock/wllock/distributed/memlock"
 )
 
@@ -52,6 +53,13 @@ func (m Machine) Run(ctx context.Context, c contender.Contender, s Scenario, lin
 	s = s.shapeFor(c)
 	if err := m.reset(ctx, c, s); err != nil {
 		return Round{}, err
+	}
+	if link == Warm {
+		cores, err := warm.Start()
+		defer cores.Stop()
+		if err != nil {
+			return Round{}, err
+		}
 	}
 	instances, err := m.open(c, s, link)
 	if err == nil {

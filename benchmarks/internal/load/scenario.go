@@ -19,12 +19,19 @@ type Link string
 // The links.
 const (
 	Loopback Link = "loopback"
+	Warm     Link = "warm"  // loopback, and no core sleeps: otherwise a lone caller leaves them idle
 	Delayed  Link = "0.5ms" // each way, through slowlink; to one Redis
 )
 
+// Links are all of them, in the order of the results.
+var Links = []Link{Loopback, Warm, Delayed}
+
 // Title is the link's name in text.
 func (l Link) Title() string {
-	if l == Delayed {
+	switch l {
+	case Warm:
+		return "loopback, warm"
+	case Delayed:
 		return "0.5 ms each way"
 	}
 	return string(l)
@@ -133,10 +140,10 @@ func overRedis() []Scenario {
 			Instances: 8, Workers: 16, Links: both, Bound: BoundRoundTrip, Locker: everyTurn, Floors: handOver},
 		{Name: "work-every-turn-8x16", Title: "1 ms of work, 8 x 16, every turn over Redis (MaxHandoffs 0)",
 			Instances: 8, Workers: 16, Work: workTime, Links: local, Bound: BoundWork, Longer: 2, Locker: everyTurn, Floors: handOver},
-		{Name: "free-1", Title: "One caller, free keys", Instances: 1, Workers: 1, Keys: Free, Links: both, Floors: free},
+		{Name: "free-1", Title: "One caller, free keys", Instances: 1, Workers: 1, Keys: Free, Links: Links, Floors: free},
 		{Name: "work-free-1", Title: "1 ms of work, one caller, free keys",
 			Instances: 1, Workers: 1, Work: workTime, Keys: Free, Links: local, Floors: free},
-		{Name: "own-1", Title: "One caller, always the same key", Instances: 1, Workers: 1, Keys: Own, Links: both, Floors: free},
+		{Name: "own-1", Title: "One caller, always the same key", Instances: 1, Workers: 1, Keys: Own, Links: Links, Floors: free},
 		{Name: "work-own-1", Title: "1 ms of work, one caller, always the same key",
 			Instances: 1, Workers: 1, Work: workTime, Keys: Own, Links: local, Floors: free},
 		{Name: "own-64", Title: "64 goroutines, each with its own key", Instances: 1, Workers: 64, Keys: Own, Links: both, Floors: free},
@@ -144,7 +151,7 @@ func overRedis() []Scenario {
 			Instances: 1, Workers: 64, Work: workTime, Keys: Own, Links: local, Floors: free},
 		{Name: "zipf-64", Title: "64 goroutines, 10,000 keys by Zipf(1.1)", Instances: 1, Workers: 64, Keys: Zipfian, Links: both},
 		{Name: "alternate", Title: "Two instances handing over alternately, 1 ms of work",
-			Instances: 2, Workers: 1, Work: workTime, Links: both, Bound: BoundRoundTrip, HandOvers: true},
+			Instances: 2, Workers: 1, Work: workTime, Links: Links, Bound: BoundRoundTrip, HandOvers: true},
 		{Name: "linger", Title: "One instance, one key, linger on", Instances: 1, Workers: 1, Keys: Own, Links: both,
 			OnlyOurs: true, Locker: linger},
 	}

@@ -18,7 +18,7 @@ import (
 var reportText string
 
 var reportTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
-	"join": strings.Join, "span": span, "count": count, "links": func() []load.Link { return []load.Link{load.Loopback, load.Delayed} },
+	"join": strings.Join, "span": span, "count": count, "links": func() []load.Link { return load.Links },
 }).Parse(reportText))
 
 // Markdown returns the whole report as tables.

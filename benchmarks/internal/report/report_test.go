@@ -77,6 +77,12 @@ func golden(t *testing.T, name, got string) {
 
 func TestMarkdown(t *testing.T) { golden(t, "results.md", Markdown(sample())) }
 
+func TestAWarmTableSaysWhatThatIs(t *testing.T) {
+	for _, link := range load.Links {
+		assert.Equal(t, link == load.Warm, strings.Contains(Markdown(Report{Tables: []Table{{Link: link}}}), "Warm:"), link)
+	}
+}
+
 func TestSVG(t *testing.T) { golden(t, "hot-8x16.svg", SVG(sample().Tables)) }
 
 func TestSVGIsWellFormedWhateverTheValues(t *testing.T) {
