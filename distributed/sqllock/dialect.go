@@ -173,7 +173,7 @@ const (
 // fence: the unused rest of prev's block is taken back if nobody has had a fence since. A repeat of a shared request gets new ones, for
 // others may have had some since.
 const upsert = `INSERT INTO {locks} AS l (name, full_name, owner, mode, ttl, fence, expires_at, instance, since, update_time)
-VALUES ($1, $2, $3, $5, $6, {greatest}({now} * 1000, COALESCE((SELECT value FROM {meta} WHERE name = 'floor'), 0)) + $8, {now} + $7, $11, {now}, {now})
+VALUES ($1, $2, $3, $5, $6, {now} * 1000 + $8, {now} + $7, $11, {now}, {now})
 ON CONFLICT (name) DO UPDATE SET
   prior = CASE WHEN l.owner = $3 THEN l.prior ELSE l.owner END,
   fence = CASE WHEN l.owner = $3 AND l.mode = 0 THEN l.fence WHEN l.owner = $3 THEN l.fence + $8 ELSE
@@ -198,7 +198,7 @@ RETURNING fence, prior, queued`
 // it the condition is true of the new owner.
 const mysqlUpsert = `INSERT INTO {locks} (name, full_name, owner, mode, ttl, fence, expires_at, instance, since, update_time)
 VALUES ($1, $2, $3, $5, $6,
-  LAST_INSERT_ID((GREATEST({now} * 1000, COALESCE((SELECT value FROM {meta} WHERE name = 'floor'), 0)) + $8) * 2) DIV 2, {now} + $7, $11, {now}, {now})
+  LAST_INSERT_ID(({now} * 1000 + $8) * 2) DIV 2, {now} + $7, $11, {now}, {now})
 ON DUPLICATE KEY UPDATE
   fence = IF(` + mysqlFree + `, ` + mysqlFence + `, fence + LAST_INSERT_ID(0)),
   prior = IF(owner <> $3 AND ` + mysqlFree + `, owner, prior),
@@ -282,6 +282,30 @@ FROM {waiters} w JOIN {locks} l ON l.name = w.name WHERE w.token IN ({list}){all
 	// owners is leases without the names, and seats that for those that share a lock beside its owner.
 	owners = `SELECT owner, queued, expires_at FROM {locks} WHERE name IN ({list}){all}`
 	seats  = `SELECT w.token, l.queued, w.expires_at FROM {waiters} w JOIN {locks} l ON l.name = w.name WHERE w.token IN ({list}) AND w.state = 1{all}`
+)
+
+const (
+	// unused is a lock's row that may go (rule D7): nobody waits for the lock or shares it, it has no record of a Break to be kept, and its
+	// latest time is older than both the one before the last turn and a reap age: the clock may be set during the turn.
+	unused = `queued = 0 AND members = 0 AND (broken IS NULL OR update_time < {now} - {memory}) AND ` + latest + ` < {before} AND ` +
+		latest + ` < {now} - {age}`
+	// latest is when a lock's row was used, its owner's lease ends, or its fence begins to lie behind the clock, whichever is last.
+	latest = `{greatest}(update_time, expires_at, fence / 1000)`
+
+	unusedLocks = `SELECT name AS id FROM {locks}{by name} WHERE name IN ({list}) AND ` + unused
+
+	// reapedRange tells of each row whether it may go, and whether it counts waiters that have gone long ago.
+	reapedRange = `SELECT l.name, CASE WHEN ` + unused + ` THEN 1 ELSE 0 END, CASE WHEN l.queued + l.members = 0 THEN 0
+  WHEN l.queued + l.members > (SELECT COUNT(*) FROM {waiters} w WHERE w.name = l.name AND w.expires_at >= {before}) THEN 1 ELSE 0 END
+FROM {locks} l{by name} WHERE l.name > $1 ORDER BY l.name LIMIT {range}`
+
+	// lastTurn is when a process went along the table last, and takeTurn has one process do so: 1 that time. Older versions had numbers there.
+	lastTurn    = `SELECT value, {now} FROM {meta} WHERE name = 'reaper'`
+	takeTurn    = `UPDATE {meta} SET value = {now}, expires_at = 0 WHERE name = 'reaper' AND value = $1`
+	forgetNotes = `DELETE FROM {meta} WHERE expires_at > 0 AND expires_at < {before}`
+
+	backlog = `SELECT COUNT(*), COALESCE(MIN(update_time), 0) FROM (SELECT update_time FROM {locks}
+  WHERE queued = 0 AND members = 0 AND ` + latest + ` < {now} - $1 LIMIT 1000) late`
 )
 
 // ofUnlocked changes those of some rows that nobody else has locked (rule D10). It is one statement: nothing stays locked between two.

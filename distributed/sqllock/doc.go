@@ -45,14 +45,10 @@ package sqllock
 //
 // D6. A fence is never below the database's time in nanoseconds, and the row keeps the last one when its owner has left.
 //
-// D7. The row of a lock that is not used goes in two passes, so that fences never go back. The first raises a floor to the fences of
-// the rows that may go, and a later one deletes those that are still unused and below it. A new row begins above the floor and the
-// database's time, so rows may live for a day, or two minutes when there are many. A floor counts two minutes after it was raised,
-// which is longer than any statement lasts, so no insert has read the one before. The statement that deletes looks at it itself. One
-// process at a time does this, by turns whose number decides. A pass has no transaction, reads ranges of an index without locking them,
-// and changes rows by name, but for those that others have locked. So it may stop anywhere, and another may run beside it. How old a
-// row is counts from the turn's time. A turn that seems long overdue, as when the clock was set forward, deletes nothing. A time that
-// is ahead, when it was set back, is made that of now.
+// D7. The row of a lock goes when no caller waits for the lock or shares it, and all its times lie behind the clock by a reap age. They are
+// that of its last use, the end of its owner's lease, and its fence. A new row begins at the clock. So fences go on, unless the clock is set back by more
+// than that. Rows are read without a lock, and deleted by name in statements that ask again and leave out what others have locked. One process
+// at a time does so, by turns. What was not old at the turn before stays: after a clock was set forward rows in use look old until renewed.
 //
 // D8. No right lasts longer than its TTL. One that seems to shows that the database's clock was set back. Whoever looks at it cuts it
 // to its TTL: no other may come by.

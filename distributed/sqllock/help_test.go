@@ -285,7 +285,8 @@ func rowsOf(t *testing.T, b *Backend, table string) (n int) {
 // aged makes everything in the database older. It is as if the clock had been set forward, or, with a negative time, back.
 func aged(t *testing.T, b *Backend, by time.Duration) {
 	t.Helper()
-	run(t, b, "UPDATE {locks} SET update_time = update_time - $1, expires_at = expires_at - $1, since = since - $1", micros(by))
+	run(t, b, "UPDATE {locks} SET update_time = update_time - $1, expires_at = expires_at - $1, since = since - $1, fence = fence - 1000 * $1", micros(by))
 	run(t, b, "UPDATE {waiters} SET expires_at = expires_at - $1", micros(by))
-	run(t, b, "UPDATE {meta} SET expires_at = expires_at - $1", micros(by))
+	run(t, b, "UPDATE {meta} SET expires_at = expires_at - $1 WHERE expires_at > 0", micros(by))
+	run(t, b, "UPDATE {meta} SET value = value - $1 WHERE name = 'reaper' AND value > 0", micros(by))
 }

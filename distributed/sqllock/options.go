@@ -19,11 +19,11 @@ type settings struct {
 	parallel int
 	owned    bool
 	reapAge  time.Duration
-	reapTick time.Duration
 	quote    string // of the name of a schema
-
-	reapCrowd int64 // see reaper.go; smaller in tests
 }
+
+// reapTick is how often, on average, a process asks whether unused rows are to be looked for.
+func (s *settings) reapTick() time.Duration { return s.reapAge / reapTicks }
 
 const (
 	// DefaultTable is what the names of the tables begin with.
@@ -38,7 +38,7 @@ const (
 
 	// reapTicks is how often in that time unused rows are looked for.
 	reapTicks = 24
-	// shortestReapAge makes a tick far longer than any statement: see reaper.go.
+	// shortestReapAge makes a tick longer than any statement.
 	shortestReapAge = time.Hour
 )
 
@@ -63,8 +63,8 @@ func WithParallel(n int) Option { return func(s *settings) { s.parallel = n } }
 // WithOwnedDB has Close close the database as well (default: the application does).
 func WithOwnedDB() Option { return func(s *settings) { s.owned = true } }
 
-// WithReapAge sets how long the row of an unused lock stays (default [DefaultReapAge], at least an hour). When there are more than
-// 100,000 rows, such rows go within minutes.
+// WithReapAge sets how long the row of an unused lock stays (default [DefaultReapAge], at least an hour). A database's clock may be set back
+// by so much before a fence could be given out twice.
 func WithReapAge(d time.Duration) Option { return func(s *settings) { s.reapAge = d } }
 
 var (
@@ -77,8 +77,7 @@ var (
 const schemaWanted = "1 to 63 letters, digits, underscores, hyphens and spaces"
 
 func newSettings(d Dialect, opts []Option) (settings, error) {
-	s := settings{log: slog.New(slog.DiscardHandler), prefix: DefaultTable, parallel: DefaultParallel, reapAge: DefaultReapAge, quote: `"`,
-		reapCrowd: crowd}
+	s := settings{log: slog.New(slog.DiscardHandler), prefix: DefaultTable, parallel: DefaultParallel, reapAge: DefaultReapAge, quote: `"`}
 	if d == MySQL {
 		s.quote = "`"
 	}
@@ -87,9 +86,6 @@ func newSettings(d Dialect, opts []Option) (settings, error) {
 			return s, errors.New("sqllock: an option is nil")
 		}
 		o(&s)
-	}
-	if s.reapTick == 0 {
-		s.reapTick = s.reapAge / reapTicks
 	}
 	switch {
 	case !d.known():

@@ -16,7 +16,7 @@ import (
 // released without the lock being taken: there is no other way to tell it. The arguments are those of acquire.
 const queueUp = `WITH l AS (
   INSERT INTO {locks} AS l (name, full_name, owner, mode, ttl, fence, expires_at, instance, since, update_time)
-  VALUES ($1, $2, $3, $5, $6, {greatest}({now} * 1000, COALESCE((SELECT value FROM {meta} WHERE name = 'floor'), 0)) + $8, {now} + $7, $11, {now}, {now})
+  VALUES ($1, $2, $3, $5, $6, {now} * 1000 + $8, {now} + $7, $11, {now}, {now})
   ON CONFLICT (name) DO UPDATE SET
     prior = CASE WHEN l.owner = $3 THEN l.prior WHEN ` + isFree + ` THEN l.owner WHEN l.owner = $4 THEN $3 ELSE l.prior END,
     fence = CASE WHEN l.owner = $3 THEN l.fence

@@ -5,12 +5,8 @@ import "sync"
 // names are locks whose rows are there, as far as this process knows. It need not be right: an update that finds no row is followed
 // by what finds out why.
 type names struct {
-	mu     sync.RWMutex
-	all    map[string]struct{} // guarded by mu
-	learnt int64               // guarded by mu; since it was told last
-
-	many  chan struct{} // told, without waiting, when so many were learnt
-	crowd int64
+	mu  sync.RWMutex
+	all map[string]struct{} // guarded by mu
 }
 
 // maxNames bounds what is remembered: a megabyte or two. Beyond that it is learnt anew.
@@ -34,14 +30,6 @@ func (n *names) note(name string, err error) {
 		n.all = make(map[string]struct{})
 	}
 	n.all[name] = struct{}{}
-	if n.learnt++; n.learnt < n.crowd {
-		return
-	}
-	n.learnt = 0
-	select {
-	case n.many <- struct{}{}:
-	default: // it is not read yet
-	}
 }
 
 func (n *names) forget(name string) {

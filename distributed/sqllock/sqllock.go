@@ -67,7 +67,7 @@ func New(db *sql.DB, dialect Dialect, opts ...Option) (*Backend, error) {
 		known: known{byToken: map[string]*attempt{}, byName: map[string][]*attempt{}},
 		gates: gates{all: make(chan struct{}, set.parallel), rows: map[string]*row{}}, crew: crew{requests: make(chan func())},
 		renewing: make(chan struct{}, 1),
-		removing: removing{rows: map[string]chan struct{}{}}, seen: names{many: make(chan struct{}, 1), crowd: set.reapCrowd},
+		removing: removing{rows: map[string]chan struct{}{}},
 	}
 	b.said.Store(newStatements(dialect, &set))
 	if d, is := db.Driver().(interface{ LogTo(*slog.Logger) }); is {

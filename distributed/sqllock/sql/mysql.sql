@@ -41,11 +41,11 @@ CREATE TABLE IF NOT EXISTS {waiters} (
   UNIQUE KEY (token)
 ) ENGINE = InnoDB;
 
--- The version of these tables; the floor of the fences of rows that were deleted; the reaper's own lock; the lease TTLs in use.
+-- The version of these tables; when the reaper went along them last; the lease TTLs in use.
 CREATE TABLE IF NOT EXISTS {meta} (
   name       VARBINARY(190) NOT NULL PRIMARY KEY,
   value      BIGINT NOT NULL,
   expires_at BIGINT NOT NULL DEFAULT 0
 ) ENGINE = InnoDB;
 
-INSERT IGNORE INTO {meta} (name, value) VALUES ('version', 1), ('floor', 0), ('reaper', 0);
+INSERT IGNORE INTO {meta} (name, value) VALUES ('version', 1), ('reaper', 0);

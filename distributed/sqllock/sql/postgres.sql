@@ -41,11 +41,11 @@ CREATE TABLE IF NOT EXISTS {waiters} (
   PRIMARY KEY (name, ticket)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 
--- The version of these tables; the floor of the fences of rows that were deleted; the reaper's own lock; the lease TTLs in use.
+-- The version of these tables; when the reaper went along them last; the lease TTLs in use.
 CREATE TABLE IF NOT EXISTS {meta} (
   name       text COLLATE "C" PRIMARY KEY,
   value      bigint NOT NULL,
   expires_at bigint NOT NULL DEFAULT 0
 );
 
-INSERT INTO {meta} (name, value) VALUES ('version', 1), ('floor', 0), ('reaper', 0) ON CONFLICT DO NOTHING;
+INSERT INTO {meta} (name, value) VALUES ('version', 1), ('reaper', 0) ON CONFLICT DO NOTHING;

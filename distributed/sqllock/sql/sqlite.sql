@@ -39,11 +39,11 @@ CREATE TABLE IF NOT EXISTS {waiters} (
   PRIMARY KEY (name, ticket)
 ) WITHOUT ROWID;
 
--- The version of these tables; the floor of the fences of rows that were deleted; the reaper's own lock; the lease TTLs in use.
+-- The version of these tables; when the reaper went along them last; the lease TTLs in use.
 CREATE TABLE IF NOT EXISTS {meta} (
   name       TEXT NOT NULL PRIMARY KEY,
   value      INTEGER NOT NULL,
   expires_at INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 
-INSERT OR IGNORE INTO {meta} (name, value) VALUES ('version', 1), ('floor', 0), ('reaper', 0);
+INSERT OR IGNORE INTO {meta} (name, value) VALUES ('version', 1), ('reaper', 0);

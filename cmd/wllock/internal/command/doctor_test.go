@@ -233,7 +233,7 @@ func TestLookingAtAFileChangesNothing(t *testing.T) {
 	require.Equal(t, []string{"locks.db"}, names())
 }
 
-// No pass of the reaper has come to its end for half a day.
+// A row is there for twice the time after which it should go.
 func TestDoctorOfADatabaseWithUnusedRows(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "locks.db")
@@ -243,13 +243,11 @@ func TestDoctorOfADatabaseWithUnusedRows(t *testing.T) {
 	db, fault := sql.Open("sqlite", file)
 	require.NoError(t, fault)
 	defer func() { require.NoError(t, db.Close()) }()
-	for name, value := range map[string]int64{"reaper:since": time.Now().Add(-12 * time.Hour).UnixMicro(), "reaper:backlog": 7} {
-		_, fault = db.Exec("INSERT INTO wllock_meta (name, value) VALUES (?, ?)", name, value)
-		require.NoError(t, fault)
-	}
+	_, fault = db.Exec("INSERT INTO wllock_locks (name, fence, update_time) VALUES ('k', 1, ?)", time.Now().Add(-49*time.Hour).UnixMicro())
+	require.NoError(t, fault)
 	code, found := examined(t, env)
 	require.Equal(t, no, code, found)
-	require.Regexp(t, `^warning: are not all deleted, since \d{4}-.* UTC; 7 that others have locked \| look for`, found["unused rows"])
+	require.Regexp(t, `^warning: are not all deleted, since \d{4}-.* UTC: 1 \| look for`, found["unused rows"])
 }
 
 func TestDoctorOfZooKeeper(t *testing.T) {

@@ -70,7 +70,7 @@ func (p *patient) takeLocks(ctx context.Context, locker *wllock.Locker) {
 
 // reaped is a backend that keeps what nobody uses any more, until it deletes it in the background.
 type reaped interface {
-	// Backlog returns how much should have been deleted and is still there, and since when not all was; zero: all is.
+	// Backlog returns how much should have been deleted and is still there, and since when; zero: nothing is.
 	Backlog(ctx context.Context) (rows int64, since time.Time, err error)
 }
 
@@ -92,7 +92,7 @@ func (p *patient) unused(ctx context.Context) {
 	}
 	what := "are deleted in time"
 	if !since.IsZero() {
-		what = fmt.Sprintf("are not all deleted, since %s; %d that others have locked", since.UTC().Format(time.DateTime+" MST"), rows)
+		what = fmt.Sprintf("are not all deleted, since %s: %d", since.UTC().Format(time.DateTime+" MST"), rows)
 	}
 	p.judge(!since.IsZero(), Warning, Finding{
 		Subject: "unused rows", What: what, Means: "the tables grow; locks still work",
