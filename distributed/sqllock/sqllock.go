@@ -13,6 +13,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver"
+	"github.com/wllock/wllock/internal/crew"
 )
 
 // Backend is the distributed tier in a database. It is safe for concurrent use. Make one per process and database, for all its Lockers.
@@ -38,7 +39,7 @@ type Backend struct {
 	seen        names
 	stuck       names // of MySQL, whose row somebody kept locked: each statement would go on waiting there, so transactions are tried
 	asides      names // that a transaction of a round goes on aside for
-	crew        crew
+	crew        *crew.Crew[func()]
 	sessions    sessions
 	close       func() error // once
 
@@ -53,19 +54,22 @@ type Backend struct {
 const processLength = 16
 
 // New returns a Backend on a database that the application has opened, and closes itself after the Backend. New asks nothing of it:
-// Ping or the first Enter finds out whether the tables are there, and whether its sessions can keep locks.
+// Ping or the first Enter finds out whether the tables are there, and whether its sessions can keep locks. If New fails it closes the
+// database WithOwnedDB.
 func New(db *sql.DB, dialect Dialect, opts ...Option) (*Backend, error) {
 	set, err := newSettings(dialect, opts)
-	if err != nil {
-		return nil, err
-	}
-	if db == nil {
+	switch {
+	case db == nil:
 		return nil, errors.New("sqllock: the database is nil")
+	case err != nil && set.owned:
+		return nil, errors.Join(err, db.Close())
+	case err != nil:
+		return nil, err
 	}
 	b := &Backend{
 		db: db, dialect: dialect, set: set, base: time.Now(), process: rand.Text()[:processLength],
-		known: known{byToken: map[string]*attempt{}, byName: map[string][]*attempt{}},
-		gates: gates{all: make(chan struct{}, set.parallel), rows: map[string]*row{}}, crew: crew{requests: make(chan func())},
+		known:    known{byToken: map[string]*attempt{}, byName: map[string][]*attempt{}},
+		gates:    gates{all: make(chan struct{}, set.parallel), rows: map[string]*row{}},
 		renewing: make(chan struct{}, 1),
 		removing: removing{rows: map[string]chan struct{}{}},
 	}
@@ -76,6 +80,10 @@ func New(db *sql.DB, dialect Dialect, opts ...Option) (*Backend, error) {
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.asking, b.stopAsking = context.WithCancel(context.Background())
 	b.client = driver.New(half{b}, half{b}.settings())
+	b.crew = crew.New(func(enter func()) {
+		defer b.client.Done()
+		enter()
+	})
 	b.lane, b.close = b.client.NewLane(b.ctx, nil), sync.OnceValue(b.closeAll)
 	b.client.Go(b.reap)
 	b.listen()
@@ -107,7 +115,8 @@ func (b *Backend) newToken() string { return b.process + "." + rand.Text() }
 func (b *Backend) Close() error { return b.close() }
 
 func (b *Backend) closeAll() error {
-	_ = b.client.Close() // nil
+	_ = b.client.Close()                   // nil
+	_ = b.crew.Close(context.Background()) // nil: the requests have ended
 	b.acquiring.close()
 	b.reacquiring.close()
 	b.releasing.close()

@@ -122,17 +122,18 @@ var rooms = []room{
 		imports: []string{"go.etcd.io/etcd/api/v3", "go.etcd.io/etcd/client/v3", "google.golang.org/grpc", "go.uber.org/zap"},
 	},
 
-	{path: "distributed/sqllock", what: "backend in a database: PostgreSQL, MySQL, SQLite", knows: []string{"internal/keyless", "distributed", "distributed/driver"}},
+	{path: "internal/crew", what: "goroutines that stay for the next job", sealed: nothing},
+	{path: "distributed/sqllock", what: "backend in a database: PostgreSQL, MySQL, SQLite", knows: []string{"internal/keyless", "internal/crew", "distributed", "distributed/driver"}},
 	{
-		path: "distributed/sqllock/postgres", what: "PostgreSQL, and hand-overs that are pushed", knows: []string{"distributed", "distributed/sqllock", "internal/identity", "internal/tlsfile"},
+		path: "distributed/sqllock/postgres", what: "PostgreSQL, and hand-overs that are pushed", knows: []string{"distributed", "distributed/sqllock", "internal/identity", "internal/openurl", "internal/tlsfile"},
 		imports: []string{"github.com/jackc/pgx/v5"},
 	},
 	{
-		path: "distributed/sqllock/mysql", what: "MySQL and MariaDB", knows: []string{"distributed", "distributed/sqllock", "internal/passfile", "internal/tlsfile"},
+		path: "distributed/sqllock/mysql", what: "MySQL and MariaDB", knows: []string{"distributed", "distributed/sqllock", "internal/passfile", "internal/openurl", "internal/tlsfile"},
 		imports: []string{"github.com/go-sql-driver/mysql"},
 	},
 	{
-		path: "distributed/sqllock/sqlite", what: "SQLite", knows: []string{"distributed", "distributed/sqllock"},
+		path: "distributed/sqllock/sqlite", what: "SQLite", knows: []string{"distributed", "distributed/sqllock", "internal/openurl"},
 		imports: []string{"golang.org/x/sys", "modernc.org/sqlite"},
 	},
 
@@ -153,7 +154,6 @@ var rooms = []room{
 		knows:   []string{"internal/keyless", "local", "internal/heldkey", "internal/deadline", "distributed", "internal/tenure", "internal/outage", "internal/report"},
 		imports: []string{"go.opentelemetry.io/otel/trace"}, sealed: telemetry,
 	},
-	{path: "internal/crew", what: "goroutines that stay for the next job", sealed: nothing},
 	{
 		path: ".", what: "package wllock: Locker, Do, Guard, Wrap, Acquire",
 		knows: []string{

@@ -23,6 +23,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/sqllock"
+	"github.com/wllock/wllock/internal/openurl"
 	"github.com/wllock/wllock/internal/tlsfile"
 )
 
@@ -67,23 +68,12 @@ func Open(rawURL string, opts ...sqllock.Option) (*sqllock.Backend, error) {
 		return nil, err
 	}
 	all := append([]sqllock.Option{sqllock.WithOwnedDB(), sqllock.WithSchema(c.config.DBName)}, opts...)
-	db := c.bounded().open()
-	b, err := sqllock.New(db, sqllock.MySQL, all...)
-	if err != nil {
-		return nil, errors.Join(err, db.Close())
-	}
-	return b, nil
+	return sqllock.New(c.bounded().open(), sqllock.MySQL, all...)
 }
 
 // Opener returns an Open for config.WithOpener.
 func Opener(opts ...sqllock.Option) func(context.Context, *url.URL) (distributed.Backend, error) {
-	return func(_ context.Context, u *url.URL) (distributed.Backend, error) {
-		b, err := Open(u.String(), opts...)
-		if err != nil {
-			return nil, err // not a nil *Backend in an interface
-		}
-		return b, nil
-	}
+	return openurl.Opener(Open, opts)
 }
 
 // Migrate creates the tables that are missing: see sqllock.Migrate.

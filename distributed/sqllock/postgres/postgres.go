@@ -25,6 +25,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/sqllock"
 	"github.com/wllock/wllock/internal/identity"
+	"github.com/wllock/wllock/internal/openurl"
 	"github.com/wllock/wllock/internal/tlsfile"
 )
 
@@ -54,32 +55,20 @@ func Open(rawURL string, opts ...sqllock.Option) (*sqllock.Backend, error) {
 		return nil, err
 	}
 	all := append([]sqllock.Option{sqllock.WithOwnedDB(), sqllock.WithNotifier(notifier{t})}, opts...)
-	db := openDB(t)
-	b, err := sqllock.New(db, sqllock.PostgreSQL, all...)
-	if err != nil {
-		return nil, errors.Join(err, db.Close())
-	}
-	return b, nil
+	return sqllock.New(openDB(t), sqllock.PostgreSQL, all...)
 }
 
 // Opener returns an Open for config.WithOpener.
 func Opener(opts ...sqllock.Option) func(context.Context, *url.URL) (distributed.Backend, error) {
-	return func(_ context.Context, u *url.URL) (distributed.Backend, error) {
-		b, err := Open(u.String(), opts...)
-		if err != nil {
-			return nil, err // not a nil *Backend in an interface
-		}
-		return b, nil
-	}
+	return openurl.Opener(Open, opts)
 }
 
 // Migrate creates the tables that are missing: see sqllock.Migrate.
 func Migrate(ctx context.Context, rawURL string, opts ...sqllock.Option) (err error) {
-	t, err := parse(rawURL)
+	db, err := OpenDB(rawURL)
 	if err != nil {
 		return err
 	}
-	db := openDB(t)
 	defer func() { err = errors.Join(err, db.Close()) }()
 	return sqllock.Migrate(ctx, db, sqllock.PostgreSQL, opts...)
 }

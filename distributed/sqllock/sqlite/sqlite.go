@@ -18,6 +18,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/sqllock"
+	"github.com/wllock/wllock/internal/openurl"
 )
 
 const (
@@ -39,22 +40,12 @@ func Open(rawURL string, opts ...sqllock.Option) (*sqllock.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := sqllock.New(db, sqllock.SQLite, append([]sqllock.Option{sqllock.WithOwnedDB()}, opts...)...)
-	if err != nil {
-		return nil, errors.Join(err, db.Close())
-	}
-	return b, nil
+	return sqllock.New(db, sqllock.SQLite, append([]sqllock.Option{sqllock.WithOwnedDB()}, opts...)...)
 }
 
 // Opener returns an Open for config.WithOpener.
 func Opener(opts ...sqllock.Option) func(context.Context, *url.URL) (distributed.Backend, error) {
-	return func(_ context.Context, u *url.URL) (distributed.Backend, error) {
-		b, err := Open(u.String(), opts...)
-		if err != nil {
-			return nil, err // not a nil *Backend in an interface
-		}
-		return b, nil
-	}
+	return openurl.Opener(Open, opts)
 }
 
 // Migrate creates the file and the tables if they are missing, before their first use: see sqllock.Migrate.
