@@ -105,7 +105,7 @@ func (b *Backend) request(ctx context.Context, a *attempt) (answer, error) {
 	w, begin := &a.Wire, time.Now()
 	end := w.began.Add(a.Window)
 	defer time.AfterFunc(time.Until(end), a.Overdue).Stop()
-	if b.dialect == SQLite {
+	if b.is.oneWriter {
 		end = begin.Add(end.Sub(begin) / 2)
 	}
 	bound, cancel := context.WithDeadline(context.WithoutCancel(ctx), end)
@@ -125,7 +125,7 @@ const busyTime = 30 * time.Second
 // for the whole of its time. That is contention, and no outage, if the file can be read. The answer to a new try is worth as much as that
 // to the first would have been, because a lease counts from the sending of the try that got it.
 func (b *Backend) again(ctx context.Context, a *attempt) bool {
-	if b.dialect != SQLite || a.NoWait || ctx.Err() != nil || b.client.Closed() || time.Since(a.Wire.first) > busyTime {
+	if !b.is.oneWriter || a.NoWait || ctx.Err() != nil || b.client.Closed() || time.Since(a.Wire.first) > busyTime {
 		return false
 	}
 	look, cancel := context.WithTimeout(ctx, a.Window/2)

@@ -12,12 +12,6 @@ import (
 	"github.com/wllock/wllock/internal/keyless"
 )
 
-// note is the statement that keeps a record.
-const note = `UPDATE {locks} SET broken = $2 WHERE name = $1`
-
-// noted reads it.
-const noted = `SELECT COALESCE(broken, '') FROM {locks} WHERE name = $1`
-
 // Break implements distributed.Inspector, in one transaction (rule D9). The next takes the lock by a statement of its own, as after a
 // release. The holder learns of it by a notification, or at its next look.
 func (b *Backend) Break(ctx context.Context, found distributed.Inspection, by, reason string) (distributed.Breaking, error) {
@@ -61,7 +55,7 @@ func (b *Backend) breaks(ctx context.Context, q querier, name, id string, tokens
 	if err = b.save(ctx, q, name, s); err != nil {
 		return false, err
 	}
-	keep := b.dialect.compile(b.st().text(note))
+	keep := b.st().of(note)
 	_, err = q.ExecContext(ctx, keep.text, keep.args(name, brokenText(record, id))...)
 	return err == nil, err
 }
@@ -100,7 +94,7 @@ func (s *state) endAll(tokens []string, record *distributed.Breaking) bool {
 
 // notedBreak returns the record of a lock if it is that of this id.
 func (b *Backend) notedBreak(ctx context.Context, q querier, name, id string, now int64) (record *distributed.Breaking, err error) {
-	look := b.dialect.compile(b.st().text(noted))
+	look := b.st().of(noted)
 	err = b.rows(ctx, q, look.text, look.args(name), func(scan func(...any) error) error {
 		var text string
 		err := scan(&text)

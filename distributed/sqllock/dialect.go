@@ -17,18 +17,68 @@ const (
 
 // String returns "postgres", "mysql" or "sqlite".
 func (d Dialect) String() string {
-	switch d {
-	case PostgreSQL:
-		return "postgres"
-	case MySQL:
-		return "mysql"
-	case SQLite:
-		return "sqlite"
+	if t := dialects[d]; t != nil {
+		return t.name
 	}
 	return "Dialect(" + strconv.Itoa(int(d)) + ")"
 }
 
-func (d Dialect) known() bool { return d >= PostgreSQL && d <= SQLite }
+// traits are all else in which the databases differ: nobody outside of this file asks for the dialect.
+type traits struct {
+	name    string
+	quote   string   // of the name of a schema
+	words   []string // of templates
+	acquire string   // the template for a new key, and
+	again   string   // for one whose row is there
+	begin   string   // a transaction that sees what others have committed before each of its statements
+	commit  string
+	reset   string // after a rollback; "": nothing
+	session string // what a session says of itself: how long a statement waits for a row, where the tables are, and its first flaw
+	moved   string // how often a session was moved; "": a flaw says it
+	flawed  string // how a flaw is written: its condition, number and value
+	flaws   []flaw
+
+	numbered  bool // arguments are $1, $2, ...
+	schemas   bool // a session decides where the tables are
+	returning bool // a statement returns what it has changed
+	atOnce    bool // one statement can do what takes a transaction elsewhere, and notify: see postgres.go
+	goesOn    bool // a statement goes on waiting for a row when its client has gone
+	oneWriter bool // at a time, in no order
+	prepares  bool // reading a statement is most of its cost, and the driver keeps none
+}
+
+var dialects = map[Dialect]*traits{
+	PostgreSQL: {
+		name: "postgres", quote: `"`, acquire: upsert, again: again, numbered: true, schemas: true, returning: true, atOnce: true,
+		begin: "BEGIN ISOLATION LEVEL READ COMMITTED", commit: "COMMIT",
+		words: []string{"{now}", postgresNow, "{bound}", postgresBound, "{greatest}", "GREATEST", "{lock}", " FOR UPDATE", "{all}", "",
+			"{by name}", "", "{by token}", "", "{or update}", "ON CONFLICT (name) DO UPDATE SET"},
+		session: `SELECT 0, COALESCE((SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+  WHERE c.oid = to_regclass('{locks}')), ''), {flaw}`,
+		flaws: postgresFlaws, flawed: " WHEN %s THEN '%d ' || %s",
+	},
+	MySQL: {
+		name: "mysql", quote: "`", acquire: mysqlUpsert, again: mysqlAgain, schemas: true, goesOn: true, prepares: true,
+		begin: mysqlBegin, commit: mysqlCommit, reset: mysqlCommit,
+		words: []string{"{now}", mysqlNow, "{bound}", "", "{greatest}", "GREATEST",
+			// Other code of the application may set sql_select_limit in a session of the pool. It does not hold where there is another limit:
+			// else what is cut off would count as gone.
+			"{lock}", " LIMIT 1 FOR UPDATE", "{all}", " LIMIT 18446744073709551615",
+			// A scan of a small table would lock other locks' rows.
+			"{by name}", " FORCE INDEX (PRIMARY)", "{by token}", " FORCE INDEX (token)", "{or update}", "ON DUPLICATE KEY UPDATE"},
+		// LIMIT 1 is what sql_select_limit=0 does not cut off. DATABASE() is '' at times, which is NULL with EMPTY_STRING_IS_NULL.
+		session: "SELECT @@innodb_lock_wait_timeout, DATABASE(), {flaw} LIMIT 1",
+		moved:   "SHOW SESSION STATUS LIKE 'Com_change_db'", // the one place where MySQL and MariaDB both tell it
+		flaws:   mysqlFlaws, flawed: " WHEN %s THEN CONCAT('%d ', %s)",
+	},
+	SQLite: {
+		name: "sqlite", quote: `"`, acquire: upsert, again: again, returning: true, oneWriter: true, prepares: true,
+		begin: sqliteBegin, commit: sqliteCommit,
+		words: []string{"{now}", sqliteNow, "{bound}", "", "{greatest}", "MAX", "{lock}", "", "{all}", "", "{by name}", "", "{by token}", "",
+			"{or update}", "ON CONFLICT (name) DO UPDATE SET"},
+		session: "SELECT 0, '', {flaw}", flaws: sqliteFlaws, flawed: " WHEN %s THEN '%d ' || %s",
+	},
+}
 
 // query is a statement whose arguments are written $1, $2, ... Databases that number them otherwise get them in the order in
 // which they stand in the text.
@@ -50,7 +100,7 @@ func (q query) args(args ...any) []any {
 
 // compile makes a query of a template.
 func (d Dialect) compile(template string) query {
-	if d == PostgreSQL {
+	if dialects[d].numbered {
 		return query{text: template}
 	}
 	q := query{order: []int{}}
@@ -76,7 +126,7 @@ func (d Dialect) compile(template string) query {
 
 // marks writes n arguments as a list, beginning with number first.
 func (d Dialect) marks(first, n int) string {
-	if d != PostgreSQL {
+	if !dialects[d].numbered {
 		return strings.Repeat("?,", n-1) + "?"
 	}
 	var list strings.Builder
@@ -94,7 +144,6 @@ func (d Dialect) marks(first, n int) string {
 type statements struct {
 	set     *settings
 	d       Dialect
-	now     string                       // microseconds since 1970
 	text    func(template string) string // puts in the words of the dialect, and the names
 	acquire query                        // for a new key
 	again   query                        // for one whose row is there
@@ -112,32 +161,12 @@ type statements struct {
 	drop, renew, renewMembers, renewFree, renewFreeSeats, beat, places, leases, seats, owners string
 }
 
-// The arguments of acquire, in this order.
-//
-//	1 name  2 full name  3 token  4 prev's token  5 mode  6 TTL  7 window  8 fences  9 prev's last fence  10 the last one it has drawn
-//	11 instance
 func newStatements(d Dialect, s *settings) *statements {
-	st := &statements{set: s, d: d}
-	words := map[Dialect][]string{
-		PostgreSQL: {"{now}", postgresNow, "{bound}", postgresBound, "{greatest}", "GREATEST", "{lock}", " FOR UPDATE", "{all}", "", "{by name}", "", "{by token}", ""},
-		MySQL: {"{now}", mysqlNow, "{bound}", "", "{greatest}", "GREATEST",
-			// Other code of the application may set sql_select_limit in a session of the pool. It does not hold where there is another limit:
-			// else what is cut off would count as gone.
-			"{lock}", " LIMIT 1 FOR UPDATE", "{all}", " LIMIT 18446744073709551615",
-			// A scan of a small table would lock other locks' rows.
-			"{by name}", " FORCE INDEX (PRIMARY)", "{by token}", " FORCE INDEX (token)"},
-		SQLite: {"{now}", sqliteNow, "{bound}", "", "{greatest}", "MAX", "{lock}", "", "{all}", "", "{by name}", "", "{by token}", ""},
-	}[d]
-	st.now = words[1]
-	st.text = func(template string) string { return strings.NewReplacer(words...).Replace(s.fill(template)) }
-	acquire, taken := upsert, again
-	if d == MySQL {
-		acquire, taken = mysqlUpsert, mysqlAgain
-	}
+	st, is := &statements{set: s, d: d}, dialects[d]
+	st.text = func(template string) string { return strings.NewReplacer(is.words...).Replace(s.fill(template)) }
 	for q, template := range map[*query]string{
-		&st.acquire: acquire, &st.again: taken, &st.release: release, &st.load: load, &st.entries: entries, &st.store: store, &st.add: add,
-		&st.alter: alter, &st.peek: peek, &st.takeFirst: takeFirst, &st.queueUp: queueUpSilently,
-		&st.queueUpLoudly: queueUpLoudly,
+		&st.acquire: is.acquire, &st.again: is.again, &st.release: release, &st.load: load, &st.entries: entries, &st.store: store, &st.add: add,
+		&st.alter: alter, &st.peek: peek, &st.takeFirst: takeFirst, &st.queueUp: queueUpSilently, &st.queueUpLoudly: queueUpLoudly,
 	} {
 		*q = d.compile(st.text(template))
 	}
@@ -165,149 +194,6 @@ const (
 	sqliteNow = "(CAST(ROUND((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000)"
 )
 
-// upsert takes the lock if it is free and nobody is queued, or if the owner is this request already: a repeat after a lost answer
-// finds what the first one has done, and the fence of then (rule D4). The row's lock decides between two callers; the conditions
-// are on the row alone, which is read again when it was locked (rule D3). A subquery would see what was there when the statement
-// began.
-// prior: who was the owner, for a repeat of this statement alone. Transactions leave it as it is: see claim.
-// fence: the unused rest of prev's block is taken back if nobody has had a fence since. A repeat of a shared request gets new ones, for
-// others may have had some since.
-const upsert = `INSERT INTO {locks} AS l (name, full_name, owner, mode, ttl, fence, expires_at, instance, since, update_time)
-VALUES ($1, $2, $3, $5, $6, {now} * 1000 + $8, {now} + $7, $11, {now}, {now})
-ON CONFLICT (name) DO UPDATE SET
-  prior = CASE WHEN l.owner = $3 THEN l.prior ELSE l.owner END,
-  fence = CASE WHEN l.owner = $3 AND l.mode = 0 THEN l.fence WHEN l.owner = $3 THEN l.fence + $8 ELSE
-    {greatest}({now} * 1000, CASE WHEN l.owner = $4 AND l.fence = $9 THEN $10 ELSE l.fence END) + $8 END,
-  owner = $3, mode = $5, ttl = $6, expires_at = {now} + $7, instance = $11, since = {now}, update_time = {now}
-WHERE l.owner = $3 OR l.queued = 0 AND l.members = 0 AND (l.owner = '' OR l.owner = $4 OR l.expires_at <= {now})
-RETURNING fence, prior, queued`
-
-// again is upsert for a row that is there, as it is for every key but a new one: an UPDATE by the primary key costs the databases
-// far less.
-const again = `UPDATE {locks} AS l SET
-  prior = CASE WHEN l.owner = $3 THEN l.prior ELSE l.owner END,
-  fence = CASE WHEN l.owner = $3 AND l.mode = 0 THEN l.fence WHEN l.owner = $3 THEN l.fence + $8 ELSE
-    {greatest}({now} * 1000, CASE WHEN l.owner = $4 AND l.fence = $9 THEN $10 ELSE l.fence END) + $8 END,
-  full_name = $2, owner = $3, mode = $5, ttl = $6, expires_at = {now} + $7, instance = $11, since = {now}, update_time = {now}
-WHERE l.name = $1 AND (l.owner = $3 OR l.queued = 0 AND l.members = 0 AND (l.owner = '' OR l.owner = $4 OR l.expires_at <= {now}))
-RETURNING fence, prior, queued`
-
-// mysqlUpsert is upsert without RETURNING. The answer comes as the insert id, which LAST_INSERT_ID(x) sets and returns (MySQL's manual,
-// "Information Functions"): twice the fence, plus 1 if prev was the owner; 0: not taken. Assignments are carried out from left to
-// right, or at once with the sql_mode SIMULTANEOUS_ASSIGNMENT: either way those before that of the owner see the old one, and after
-// it the condition is true of the new owner.
-const mysqlUpsert = `INSERT INTO {locks} (name, full_name, owner, mode, ttl, fence, expires_at, instance, since, update_time)
-VALUES ($1, $2, $3, $5, $6,
-  LAST_INSERT_ID(({now} * 1000 + $8) * 2) DIV 2, {now} + $7, $11, {now}, {now})
-ON DUPLICATE KEY UPDATE
-  fence = IF(` + mysqlFree + `, ` + mysqlFence + `, fence + LAST_INSERT_ID(0)),
-  prior = IF(owner <> $3 AND ` + mysqlFree + `, owner, prior),
-  owner = IF(` + mysqlFree + `, $3, owner),
-  mode = IF(` + mysqlFree + `, $5, mode),
-  ttl = IF(` + mysqlFree + `, $6, ttl),
-  expires_at = IF(` + mysqlFree + `, {now} + $7, expires_at),
-  instance = IF(` + mysqlFree + `, $11, instance), since = IF(` + mysqlFree + `, {now}, since),
-  update_time = IF(` + mysqlFree + `, {now}, update_time)`
-
-// mysqlAgain is again, with the answer as in mysqlUpsert.
-const mysqlAgain = `UPDATE {locks} SET fence = ` + mysqlFence + `, prior = IF(owner = $3, prior, owner),
-  owner = $3, mode = $5, ttl = $6, expires_at = {now} + $7, instance = $11, since = {now}, update_time = {now}
-WHERE name = $1 AND ` + mysqlFree
-
-// mysqlFence is the new fence, and sets the answer. An argument is compared with no text that stands here: they can have collations that
-// do not go together.
-const mysqlFence = `LAST_INSERT_ID(IF(owner = $3, fence + IF(mode = 0, 0, $8), GREATEST({now} * 1000, IF(owner = $4 AND fence = $9, $10, fence)) + $8) * 2
-    + (LENGTH($4) > 0 AND IF(owner = $3, prior, owner) = $4)) DIV 2`
-
-const mysqlFree = `(owner = $3 OR queued = 0 AND members = 0 AND (owner = '' OR owner = $4 OR expires_at <= {now}))`
-
-const (
-	// release: 1 name  2 token  3 the last fence of its block  4 the last one it has drawn. fence before owner, for MySQL.
-	release = `UPDATE {locks} SET fence = CASE WHEN fence = $3 THEN $4 ELSE fence END, owner = '', update_time = {now}
-WHERE name = $1 AND owner = $2`
-
-	load = `SELECT owner, mode, ttl, fence, expires_at, ticket, instance, since, queued, members, {now}{bound} FROM {locks} WHERE name = $1{lock}`
-
-	entries = `SELECT ticket, token, mode, state, ttl, fence, expires_at, instance, since FROM {waiters} WHERE name = $1 ORDER BY ticket{all}`
-
-	store = `UPDATE {locks} SET owner = $2, mode = $3, ttl = $4, fence = $5, expires_at = $6, ticket = $7, queued = $8,
-members = $9, instance = $10, since = $11, update_time = {now} WHERE name = $1`
-
-	add = `INSERT INTO {waiters} (name, ticket, token, mode, state, ttl, fence, expires_at, instance, since)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`
-
-	alter = `UPDATE {waiters} SET state = $3, fence = $4, expires_at = $5, since = $6 WHERE name = $1 AND ticket = $2`
-
-	peek = `SELECT l.owner, l.mode, l.ttl, l.expires_at - {now}, l.instance, l.members, CASE WHEN l.members = 0 THEN 0 ELSE
-  (SELECT COUNT(*) FROM {waiters} w WHERE w.name = l.name AND w.state = 1 AND w.expires_at > {now} AND w.expires_at <= {now} + w.ttl) END
-FROM {locks} l WHERE l.name = $1`
-
-	drop = `DELETE FROM {waiters} WHERE token IN ({list})`
-
-	renewed = `expires_at = {now} + ttl, update_time = {now}`
-	renew   = `UPDATE {locks}{by name} SET ` + renewed + ` WHERE name IN ({list}) AND owner IN ({list})`
-
-	renewedSeat  = `expires_at = {now} + ttl`
-	renewMembers = `UPDATE {waiters}{by token} SET ` + renewedSeat + ` WHERE token IN ({list}) AND state = 1`
-
-	// owned are the rows of owners, and seated those of readers beside them: see ofUnlocked.
-	owned  = `SELECT name AS id FROM {locks}{by name} WHERE name IN ({list}) AND owner IN ({list})`
-	seated = `SELECT token AS id FROM {waiters}{by token} WHERE token IN ({list}) AND state = 1`
-	// seatQueued is how many wait for the lock of a seat.
-	seatQueued = `COALESCE((SELECT o.queued FROM {locks} o WHERE o.name = l.name), 0)`
-
-	// beat: three heartbeats make T/2.
-	beat = `UPDATE {waiters}{by token} SET expires_at = {now} + ttl / 2 WHERE token IN ({list}) AND state = 0`
-
-	// places tells of each place how many wait before it, how long those that hold the lock still can, and whether a right there
-	// seems to last longer than its TTL.
-	places = `SELECT w.token, w.state, l.owner, l.mode, l.expires_at - {now},
-  (SELECT COALESCE(MAX(m.expires_at), 0) - {now} FROM {waiters} m WHERE m.name = w.name AND m.state = 1),
-  (SELECT COUNT(*) FROM {waiters} b WHERE b.name = w.name AND b.ticket < w.ticket AND b.state = 0 AND b.expires_at > {now}),
-  (SELECT COUNT(*) FROM {waiters} x WHERE x.name = w.name AND x.ticket < w.ticket AND x.state = 0 AND x.expires_at > {now} AND x.mode = 0),
-  CASE WHEN l.owner <> '' AND l.expires_at > {now} + l.ttl
-    OR EXISTS (SELECT 1 FROM {waiters} o WHERE o.name = w.name AND o.expires_at > {now} + o.ttl) THEN 1 ELSE 0 END, l.instance, l.members,
-  CASE WHEN w.mode = 0 THEN 0 ELSE (SELECT COUNT(*) FROM {waiters} s WHERE s.name = w.name AND s.state = 1 AND s.expires_at > {now}) END,
-  CASE WHEN w.mode = 0 THEN 0 ELSE
-    (SELECT COALESCE(MIN(s.expires_at), {now}) - {now} FROM {waiters} s WHERE s.name = w.name AND s.state = 1 AND s.expires_at > {now}) END,
-  CASE WHEN w.mode = 0 THEN 0 ELSE COALESCE(` + tightest + `, 0) END
-FROM {waiters} w JOIN {locks} l ON l.name = w.name WHERE w.token IN ({list}){all}`
-
-	// tightest is the least limit of a waiter and of those before it. The fence of one that waits is its limit.
-	tightest = `(SELECT MIN(p.fence) FROM {waiters} p WHERE p.name = w.name AND p.state = 0 AND p.fence > 0 AND p.ticket <= w.ticket AND p.expires_at > {now})`
-
-	// leases tells who owns a lock, whether somebody waits for it, and whether readers share it.
-	leases = `SELECT name, owner, queued, members FROM {locks} WHERE name IN ({list}){all}`
-
-	// owners is leases without the names, and seats that for those that share a lock beside its owner.
-	owners = `SELECT owner, queued, expires_at FROM {locks} WHERE name IN ({list}){all}`
-	seats  = `SELECT w.token, l.queued, w.expires_at FROM {waiters} w JOIN {locks} l ON l.name = w.name WHERE w.token IN ({list}) AND w.state = 1{all}`
-)
-
-const (
-	// unused is a lock's row that may go (rule D7): nobody waits for the lock or shares it, it has no record of a Break to be kept, and its
-	// latest time is older than both the one before the last turn and a reap age: the clock may be set during the turn.
-	unused = `queued = 0 AND members = 0 AND (broken IS NULL OR update_time < {now} - {memory}) AND ` + latest + ` < {before} AND ` +
-		latest + ` < {now} - {age}`
-	// latest is when a lock's row was used, its owner's lease ends, or its fence begins to lie behind the clock, whichever is last.
-	latest = `{greatest}(update_time, expires_at, fence / 1000)`
-
-	unusedLocks = `SELECT name AS id FROM {locks}{by name} WHERE name IN ({list}) AND ` + unused
-
-	// reapedRange tells of each row whether it may go, and whether it counts waiters that have gone long ago.
-	reapedRange = `SELECT l.name, CASE WHEN ` + unused + ` THEN 1 ELSE 0 END, CASE WHEN l.queued + l.members = 0 THEN 0
-  WHEN l.queued + l.members > (SELECT COUNT(*) FROM {waiters} w WHERE w.name = l.name AND w.expires_at >= {before}) THEN 1 ELSE 0 END
-FROM {locks} l{by name} WHERE l.name > $1 ORDER BY l.name LIMIT {range}`
-
-	// lastTurn is when a process went along the table last, and takeTurn has one process do so: 1 that time. Older versions had numbers there.
-	lastTurn    = `SELECT value, {now} FROM {meta} WHERE name = 'reaper'`
-	takeTurn    = `UPDATE {meta} SET value = {now}, expires_at = 0 WHERE name = 'reaper' AND value = $1`
-	forgetNotes = `DELETE FROM {meta} WHERE expires_at > 0 AND expires_at < {before}`
-
-	backlog = `SELECT COUNT(*), COALESCE(MIN(update_time), 0) FROM (SELECT update_time FROM {locks}
-  WHERE queued = 0 AND members = 0 AND ` + latest + ` < {now} - $1 LIMIT 1000) late`
-)
-
 // ofUnlocked changes those of some rows that nobody else has locked (rule D10). It is one statement: nothing stays locked between two.
 // MySQL merges no derived table that has a LIMIT, and returns nothing.
 func (d Dialect) ofUnlocked(rows, table, id, set, returning string) string {
@@ -321,21 +207,24 @@ func (d Dialect) ofUnlocked(rows, table, id, set, returning string) string {
 		" = u.id RETURNING " + returning
 }
 
-// deleteUnlocked deletes them.
-func (d Dialect) deleteUnlocked(rows, table, id string) string {
+// deleteUnlocked deletes those of some rows of locks.
+func (d Dialect) deleteUnlocked(rows string) string {
 	switch d {
 	case MySQL:
-		return "DELETE l FROM " + mysqlUnlocked(rows, table, id)
+		return "DELETE l FROM " + mysqlUnlocked(rows, "{locks}", "name")
 	case SQLite:
-		return "DELETE FROM " + table + " WHERE " + id + " IN (" + rows + ")"
+		return "DELETE FROM {locks} WHERE name IN (" + rows + ")"
 	}
-	return "WITH u AS MATERIALIZED (" + rows + " FOR UPDATE SKIP LOCKED) DELETE FROM " + table + " l USING u WHERE l." + id + " = u.id"
+	return "WITH u AS MATERIALIZED (" + rows + " FOR UPDATE SKIP LOCKED) DELETE FROM {locks} l USING u WHERE l.name = u.id"
 }
 
 func mysqlUnlocked(rows, table, id string) string {
 	index := map[string]string{"name": "PRIMARY", "token": "token"}[id]
 	return "(" + rows + " LIMIT 4096 FOR UPDATE SKIP LOCKED) u STRAIGHT_JOIN " + table + " l FORCE INDEX (" + index + ") ON l." + id + " = u.id"
 }
+
+// of makes a query of a template.
+func (st *statements) of(template string) query { return st.d.compile(st.text(template)) }
 
 // list fills the lists into a statement. Their lengths are rounded up to powers of two by repeating the last one, so that
 // there are few different statements for the server, and the driver, to prepare.
@@ -354,4 +243,95 @@ func (st *statements) list(text string, lists ...[]string) (string, []any) {
 	return text, args
 }
 
-func (d Dialect) hasReturning() bool { return d != MySQL }
+// The statements around a transaction.
+//
+// MySQL's has the server roll it back when the process stands still in it for a second, and give up the wait for a row as soon,
+// though the client may have gone: else it would go on waiting on a connection that nobody uses. It costs no round trip: autocommit is
+// turned off with that, and turning it on commits. The session has its own bounds before and after. The default of its isolation is
+// repeatable reads, whose snapshot is made by the first read without a lock: the one of the queue, after we have the row's lock.
+//
+// In SQLite a transaction that begins with a read may not be able to write later.
+const (
+	mysqlBegin = "/* BEGIN */ SET @wllock_wait = @@SESSION.wait_timeout, @wllock_lock = @@SESSION.innodb_lock_wait_timeout, autocommit = 0, " +
+		"SESSION wait_timeout = 1, SESSION innodb_lock_wait_timeout = 1"
+	mysqlCommit  = "/* COMMIT */ SET autocommit = 1, SESSION wait_timeout = @wllock_wait, SESSION innodb_lock_wait_timeout = @wllock_lock"
+	sqliteBegin  = "BEGIN IMMEDIATE"
+	sqliteCommit = "COMMIT"
+)
+
+// The flaws are asked for in one statement.
+var (
+	mysqlFlaws = []flaw{
+		// A statement would stay without effect until something commits it, and a lock vanish with its connection.
+		{"autocommit", "@@autocommit = 0", "@@autocommit", "set autocommit=1 in the DSN"},
+		// A statement after a transaction would belong to the next one.
+		{"completion_type", "@@completion_type NOT IN ('NO_CHAIN', '0')", "@@completion_type", "set completion_type=0 in the DSN"},
+		// Every statement that writes would be refused.
+		{"tx_read_only", mysqlReadsOnly, mysqlReadsOnly, "set tx_read_only=0, or transaction_read_only=0 of MySQL, in the DSN"},
+		// A statement that finds its row by what is no key would change nothing. Renewals are such.
+		{"sql_safe_updates", "@@sql_safe_updates", "@@sql_safe_updates", "set sql_safe_updates=0 in the DSN"},
+		// What is read would end early, and what is behind the end would count as gone.
+		{"sql_select_limit", "@@sql_select_limit < 4294967295", "@@sql_select_limit", "set sql_select_limit=18446744073709551615 in the DSN"},
+		// A look at many locks would be refused, by max_join_size.
+		{"sql_big_selects", "NOT @@sql_big_selects", "@@sql_big_selects", "set sql_big_selects=1 in the DSN"},
+		// Renewals of many leases, and looks, would be stopped again and again.
+		{"max_statement_time", "NULLIF(" + mysqlLongest + ", 0) < 1000", "CONCAT(" + mysqlLongest + ", ' ms')",
+			"set max_statement_time=0, or max_execution_time=0 of MySQL, in the DSN"},
+		// Of MariaDB: an owner that is none would be NULL, and assignments would not see those before them.
+		{"sql_mode", "FIND_IN_SET('EMPTY_STRING_IS_NULL', @@sql_mode) OR FIND_IN_SET('SIMULTANEOUS_ASSIGNMENT', @@sql_mode)", "@@sql_mode",
+			"set sql_mode='STRICT_TRANS_TABLES' in the DSN"},
+		// A token might be there twice.
+		{"unique_checks", "NOT @@unique_checks", "@@unique_checks", "set unique_checks=1 in the DSN"},
+		// No lease would ever expire, or each at once.
+		{"timestamp", "ABS(TIMESTAMPDIFF(SECOND, NOW(), SYSDATE())) > 60", "@@timestamp", "set timestamp=DEFAULT"},
+		// Two processes would have two rows for one key, or one row for two keys.
+		{"the character set", "HEX('" + sample + "') <> '" + sampleHex + "'", "CONCAT(@@character_set_client, ' to ', @@character_set_connection)", "give the DSN charset=utf8mb4"},
+		// Without transactions two statements that lock the same row both go on.
+		{"a table", "EXISTS (SELECT 1" + mysqlForeign + ")", "(SELECT CONCAT(MIN(table_name), ' of ', MIN(engine))" + mysqlForeign + ")",
+			"ALTER TABLE ... ENGINE=InnoDB"},
+	}
+	postgresFlaws = []flaw{
+		{"default_transaction_read_only", "current_setting('default_transaction_read_only')::bool", "'on'", "set it off for the role, or in the DSN"},
+		{"statement_timeout", postgresShort("statement_timeout"), "current_setting('statement_timeout')", "set it to 0 or a second or more in the DSN"},
+		{"transaction_timeout", postgresShort("transaction_timeout"), "current_setting('transaction_timeout', true)",
+			"set it to 0 or a second or more in the DSN"},
+		// Names are UTF-8, which the server has to be told. One without an encoding takes bytes as they are.
+		{"client_encoding", `current_setting('client_encoding') <> 'UTF8' AND current_setting('server_encoding') <> 'SQL_ASCII'
+  AND (current_setting('client_encoding') <> 'SQL_ASCII' OR current_setting('server_encoding') <> 'UTF8')`,
+			"current_setting('client_encoding')", "set client_encoding=UTF8 in the DSN"},
+		// Rows would be hidden and count as gone, or vanish when the server restarts after a crash, or be another session's.
+		{"a table", "EXISTS (SELECT 1" + postgresForeign + ")", `(SELECT MIN(c.relname || ' ' || CASE WHEN c.relkind NOT IN ('r', 'p') THEN '(no table of this database)'
+  WHEN c.relpersistence <> 'p' THEN '(unlogged or temporary)' ELSE '(with row-level security)' END)` + postgresForeign + ")",
+			"create the tables as sqllock.DDL does"},
+		// Processes whose sessions look for the tables in different places have different locks. reset_val is what the session began with.
+		{"search_path", "'{schema}' = '' AND current_setting('search_path') <> (SELECT reset_val FROM pg_settings WHERE name = 'search_path')",
+			"current_setting('search_path')", "other code has changed it: say where the tables are WithSchema"},
+	}
+	sqliteFlaws = []flaw{
+		{"query_only", "(SELECT query_only FROM pragma_query_only)", "'on'", "remove it from the DSN"},
+		// A process that is killed in the middle of a transaction would leave half of it.
+		{"journal_mode", "(SELECT journal_mode FROM pragma_journal_mode) IN ('off', 'memory')" + sqliteFile,
+			"(SELECT journal_mode FROM pragma_journal_mode)", "set _pragma=journal_mode(WAL) in the DSN"},
+		// No other process could open the file.
+		{"locking_mode", "(SELECT locking_mode FROM pragma_locking_mode) = 'exclusive'" + sqliteFile, "'exclusive'", "remove it from the DSN"},
+	}
+)
+
+const (
+	// Comments of these kinds are read by MariaDB alone, and by MySQL alone.
+	mysqlReadsOnly = "/*M! @@tx_read_only *//*!80003 @@transaction_read_only */"
+	mysqlLongest   = "/*M! @@max_statement_time * 1000 *//*!80003 @@max_execution_time */" // in ms
+	mysqlForeign   = ` FROM information_schema.tables
+  WHERE table_schema = COALESCE(NULLIF('{schema}', ''), DATABASE()) AND table_name IN ('{prefix}_locks', '{prefix}_waiters', '{prefix}_meta') AND engine <> 'InnoDB'`
+	postgresForeign = ` FROM pg_class c WHERE c.oid IN (to_regclass('{locks}'), to_regclass('{waiters}'), to_regclass('{meta}'))
+  AND (c.relkind NOT IN ('r', 'p') OR c.relpersistence <> 'p' OR row_security_active(c.oid))`
+	sqliteFile = " AND EXISTS (SELECT 1 FROM pragma_database_list WHERE name = 'main' AND file <> '')" // it is not in memory
+
+	// sample is a name that only an unchanged one equals: characters of two and of four bytes.
+	sample, sampleHex = "\u00e9\U0001f98a", "C3A9F09FA68A"
+)
+
+// postgresShort is the condition that statements end too early by a setting, which need not exist.
+func postgresShort(setting string) string {
+	return "(SELECT setting::bigint BETWEEN 1 AND 999 FROM pg_settings WHERE name = '" + setting + "')"
+}

@@ -164,13 +164,13 @@ func (b *Backend) removeOwners(ctx context.Context, owners []*attempt) {
 
 // releaseOrSkip releases, but for those whose rows others have locked and keep.
 func (b *Backend) releaseOrSkip(ctx context.Context, owners []*attempt) (found map[string]bool, err error) {
-	skip := b.dialect == MySQL && len(owners) > 1 || // for the same reason as renewals
+	skip := b.is.goesOn && len(owners) > 1 || // for the same reason as renewals
 		slices.ContainsFunc(owners, func(a *attempt) bool { return a.Wire.stuck })
 	if !skip {
 		half, cancel := halfOf(ctx)
 		found, err = b.repeatRelease(half, owners, b.release)
 		cancel()
-		skip = err != nil && ctx.Err() == nil && b.dialect == PostgreSQL && len(owners) > 1 && kindOf(err) <= collided
+		skip = err != nil && ctx.Err() == nil && len(owners) > 1 && kindOf(err) <= collided
 	}
 	if skip {
 		found, err = b.repeatRelease(ctx, owners, b.releaseUnlocked)
@@ -233,39 +233,23 @@ func (b *Backend) release(ctx context.Context, some []*attempt) (map[string]bool
 	return found, b.rows(ctx, b.db, text+" RETURNING name", args, note)
 }
 
-// releaseBatch is the release of several; unlocked: of those that nobody else has locked, which returns their tokens. No assignment sees
-// another one, for MySQL: the rest of a block is known by the name.
+// releaseBatch is the release of several; unlocked: of those that nobody else has locked, which returns their tokens.
 func (b *Backend) releaseBatch(some []*attempt, unlocked bool) (string, []any) {
+	var cases, names, tokens []string
 	var args []any
-	mark := func(arg any) string {
-		args = append(args, arg)
-		return b.dialect.marks(len(args), 1)
+	for _, a := range some {
+		h, n := handleOf(a), len(args)
+		cases = append(cases, fmt.Sprintf(" WHEN name = $%d AND fence = $%d THEN $%d", n+1, n+3, n+4))
+		names, tokens = append(names, fmt.Sprintf("$%d", n+1)), append(tokens, fmt.Sprintf("$%d", n+2))
+		args = append(args, a.Wire.name, h.token, h.last, h.drawn)
 	}
-	where := func() string {
-		names, tokens := namesOf(some)
-		marks := func(of []string) string {
-			var list []string
-			for _, one := range of {
-				list = append(list, mark(one))
-			}
-			return strings.Join(list, ",")
-		}
-		return "name IN (" + marks(names) + ") AND owner IN (" + marks(tokens) + ")"
+	text := releaseMany
+	if unlocked {
+		text = b.dialect.ofUnlocked(releasable, "{locks}", "name", releasedMany, "u.token, queued, expires_at")
 	}
-	set := func() string {
-		var cases strings.Builder
-		for _, a := range some {
-			h := handleOf(a)
-			fmt.Fprintf(&cases, " WHEN name = %s AND fence = %s THEN %s", mark(a.Wire.name), mark(h.last), mark(h.drawn))
-		}
-		return "fence = CASE" + cases.String() + " ELSE fence END, owner = '', update_time = {now}"
-	}
-	if unlocked { // marks are in the order of the text
-		rows := "SELECT name AS id, owner AS token FROM {locks}{by name} WHERE " + where()
-		return b.st().text(b.dialect.ofUnlocked(rows, "{locks}", "name", set(), "u.token, queued, expires_at")), args
-	}
-	text := "UPDATE {locks}{by name} SET " + set()
-	return b.st().text(text + " WHERE " + where()), args
+	filled := strings.NewReplacer("{cases}", strings.Join(cases, ""), "{names}", strings.Join(names, ","), "{tokens}", strings.Join(tokens, ","))
+	q := b.st().of(filled.Replace(text))
+	return q.text, q.args(args...)
 }
 
 // errRowLocked says that a release, or a renewal, waits for somebody else's transaction.

@@ -57,7 +57,7 @@ func (b *Backend) ask(ctx context.Context, what string, fn func(ctx context.Cont
 // Echo implements distributed.Observable: the lightest statement.
 func (b *Backend) Echo(ctx context.Context) error {
 	err := b.ask(ctx, "echo", func(ctx context.Context) error {
-		return b.rows(ctx, b.db, "SELECT 1", nil, func(func(...any) error) error { return nil })
+		return b.rows(ctx, b.db, lightest, nil, func(func(...any) error) error { return nil })
 	})
 	if errors.Is(err, distributed.ErrRefused) {
 		return nil // it answers
@@ -78,11 +78,11 @@ func (b *Backend) LongestTTL(ctx context.Context, system string, own time.Durati
 		if len(name) > longestName {
 			name, _ = storedName(name)
 		}
-		q := b.noteTTL()
+		q := b.st().of(noteTTL)
 		if _, err := b.db.ExecContext(ctx, q.text, q.args(name, int64(own), memory)...); err != nil {
 			return err
 		}
-		look := b.dialect.compile(b.st().text("SELECT value FROM {meta} WHERE name >= $1 AND name < $2 AND expires_at > {now}"))
+		look := b.st().of(ttls)
 		return b.rows(ctx, b.db, look.text, look.args(note+":", note+";"), func(scan func(...any) error) error {
 			var value int64
 			err := scan(&value)
@@ -91,13 +91,4 @@ func (b *Backend) LongestTTL(ctx context.Context, system string, own time.Durati
 		})
 	})
 	return longest, err
-}
-
-// noteTTL is the statement: 1 name  2 TTL  3 for how long.
-func (b *Backend) noteTTL() query {
-	insert := "INSERT INTO {meta} (name, value, expires_at) VALUES ($1, $2, {now} + $3) "
-	if b.dialect == MySQL {
-		return b.dialect.compile(b.st().text(insert + "ON DUPLICATE KEY UPDATE expires_at = {now} + $3"))
-	}
-	return b.dialect.compile(b.st().text(insert + "ON CONFLICT (name) DO UPDATE SET expires_at = {now} + $3"))
 }

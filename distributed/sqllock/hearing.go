@@ -188,7 +188,7 @@ func (b *Backend) hears(ctx context.Context, e *listener) (hears, known bool) {
 func (b *Backend) notifyOurselves(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, hearTime)
 	defer cancel()
-	_, err := b.db.ExecContext(ctx, "SELECT pg_notify($1, '')", channelOf(b.process))
+	_, err := b.db.ExecContext(ctx, notification, channelOf(b.process), "")
 	return err == nil
 }
 

@@ -11,39 +11,8 @@ import (
 
 var _ distributed.Inspector = (*Backend)(nil)
 
-const (
-	// scannedRows is how many rows a page looks at, at least: rows of locks that are free stay for a while.
-	scannedRows = 1000
-
-	// inspect is one statement, so that the holders and the queue are those of one moment. 1 name  2 how many are named of each
-	inspect = `SELECT l.owner, l.mode, l.ttl, l.fence, l.expires_at, l.instance, l.since, COALESCE(l.broken, ''), {now},
-  COALESCE(w.ticket, 0), COALESCE(w.token, ''), COALESCE(w.mode, 0), COALESCE(w.state, 0), COALESCE(w.ttl, 0), COALESCE(w.fence, 0),
-  COALESCE(w.expires_at, 0), COALESCE(w.instance, ''), COALESCE(w.since, 0), COALESCE(w.alike, 0)
-FROM {locks} l LEFT JOIN (
-  SELECT * FROM (SELECT w.*, COUNT(*) OVER () AS alike FROM {waiters} w
-    WHERE w.name = $1 AND w.state = 1 AND w.expires_at > {now} ORDER BY w.ticket LIMIT $2) h
-  UNION ALL
-  SELECT * FROM (SELECT w.*, COUNT(*) OVER () AS alike FROM {waiters} w
-    WHERE w.name = $1 AND w.state = 0 AND w.expires_at > {now} ORDER BY w.ticket LIMIT $2) q
-) w ON w.name = l.name
-WHERE l.name = $1 ORDER BY w.ticket`
-
-	// list looks at a span of the index and returns the locks in use there, and its last row, at which the next span begins.
-	// 1 after this name  2 from this on  3 before this  4 rows looked at  5 rows returned
-	list = `WITH span AS (
-  SELECT l.name, COALESCE(l.full_name, '') AS full_name, l.owner, l.mode, l.ttl, l.fence, l.expires_at, l.instance, l.since,
-    COALESCE(l.broken, '') AS broken, {now} AS moment,
-    CASE WHEN l.members > 0 THEN (SELECT COUNT(*) FROM {waiters} w WHERE w.name = l.name AND w.state = 1 AND w.expires_at > {now}) ELSE 0 END AS readers,
-    CASE WHEN l.members > 0 THEN (SELECT MIN(w.ticket) FROM {waiters} w WHERE w.name = l.name AND w.state = 1 AND w.expires_at > {now}) END AS reader,
-    CASE WHEN l.queued > 0 THEN (SELECT COUNT(*) FROM {waiters} w WHERE w.name = l.name AND w.state = 0 AND w.expires_at > {now}) ELSE 0 END AS waiting
-  FROM {locks} l WHERE l.name > $1 AND l.name >= $2 AND l.name < $3 ORDER BY l.name LIMIT $4)
-SELECT s.name, s.full_name, s.owner, s.mode, s.ttl, s.fence, s.expires_at, s.instance, s.since, s.broken, s.moment, s.readers, s.waiting,
-  COALESCE(w.token, ''), COALESCE(w.ttl, 0), COALESCE(w.fence, 0), COALESCE(w.expires_at, 0), COALESCE(w.instance, ''), COALESCE(w.since, 0),
-  (SELECT COUNT(*) FROM span), (SELECT MAX(name) FROM span)
-FROM span s LEFT JOIN {waiters} w ON w.name = s.name AND w.ticket = s.reader
-WHERE s.owner <> '' AND s.expires_at > s.moment OR s.readers > 0 OR s.waiting > 0 OR s.name = (SELECT MAX(name) FROM span)
-ORDER BY s.name LIMIT $5`
-)
+// scannedRows is how many rows a page looks at, at least: rows of locks that are free stay for a while.
+const scannedRows = 1000
 
 // view is a lock as an inspection reads it.
 type view struct {
@@ -60,7 +29,7 @@ func (b *Backend) Inspect(ctx context.Context, key string) (distributed.Inspecti
 	}
 	name, _ := storedName(key)
 	var v view
-	q := b.dialect.compile(b.st().text(inspect))
+	q := b.st().of(inspect)
 	err := b.ask(ctx, "inspect", func(ctx context.Context) error {
 		v = view{}
 		return b.rows(ctx, b.db, q.text, q.args(name, distributed.MaxNamed), func(scan func(...any) error) error {
@@ -165,7 +134,7 @@ const (
 
 // page returns the locks in use of a span that are wanted, the last name it has looked at, and whether there may be more.
 func (b *Backend) page(ctx context.Context, args []any, wanted func(key, name string) bool) (page []distributed.Inspection, last string, more bool, err error) {
-	q := b.dialect.compile(b.st().text(list))
+	q := b.st().of(list)
 	err = b.rows(ctx, b.db, q.text, q.args(args...), func(scan func(...any) error) error {
 		var v view
 		var e entry

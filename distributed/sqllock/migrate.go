@@ -46,7 +46,7 @@ func Migrate(ctx context.Context, db *sql.DB, dialect Dialect, opts ...Option) e
 // checkFormat returns an error if the tables were made by a version with another format.
 func checkFormat(ctx context.Context, q querier, st *statements) error {
 	var found int
-	err := one(ctx, q, st.text("SELECT value FROM {meta} WHERE name = 'version'"), nil, &found)
+	err := one(ctx, q, st.text(format), nil, &found)
 	if err == nil && found != Format {
 		err = keyless.Errorf("%w: another version of wllock has made the tables, in format %d, and this process knows format %d: "+
 			"all that share locks need versions of one format", errSession, found, Format)
@@ -88,7 +88,8 @@ func withoutComments(text string) string {
 
 // fill puts the names of the tables into a statement.
 func (s *settings) fill(text string) string {
-	return strings.NewReplacer("{locks}", s.table("locks"), "{waiters}", s.table("waiters"), "{meta}", s.table("meta")).Replace(text)
+	return strings.NewReplacer("{locks}", s.table("locks"), "{waiters}", s.table("waiters"), "{meta}", s.table("meta"),
+		"{schema}", s.schema, "{prefix}", s.prefix).Replace(text)
 }
 
 // createTries is how often a statement is sent that others carry out at the same time. The second time they have committed.

@@ -58,31 +58,18 @@ func (b *Backend) notify(ctx context.Context, q querier, tokens []string) error 
 		if process == b.process {
 			continue // it is poked
 		}
-		if _, err := q.ExecContext(ctx, "SELECT pg_notify($1, $2)", channelOf(process), token); err != nil {
+		if _, err := q.ExecContext(ctx, notification, channelOf(process), token); err != nil {
 			return b.loud(err)
 		}
 	}
 	return nil
 }
 
-// heads are the waiters that may enter when these locks have no owner: the readers that come first, as far as limits admit them (the
-// rule is line.turn's), and the first that is none.
-const heads = `SELECT w.name, w.token FROM {waiters} w WHERE w.state = 0 AND w.expires_at > {now} AND w.ticket <= (
-  SELECT COALESCE(MIN(x.ticket), 9223372036854775807) FROM {waiters} x
-  WHERE x.name = w.name AND x.state = 0 AND x.mode = 0 AND x.expires_at > {now})
-  AND (w.mode = 0 OR COALESCE(` + tightest + `, 9223372036854775807) > (
-    SELECT COUNT(*) FROM {waiters} s WHERE s.name = w.name AND s.expires_at > {now} AND (s.state = 1 OR s.ticket < w.ticket)))`
-
-// pgNotify is the same as notify, for the rows of heads.
-const pgNotify = "pg_notify('wllock_' || lower(split_part(h.token, '.', 1)), h.token)"
-
 // releaseAndNotify releases owners and notifies the heads of their queues in the same statement. That sees the queue as it was when
 // it began: if somebody has been queued while it waited for the row, the row says so, and a second statement notifies.
 func (b *Backend) releaseAndNotify(ctx context.Context, some []*attempt) (map[string]bool, error) {
 	text, args := b.releaseBatch(some, false)
-	heads := b.st().text(heads)
-	text = "WITH r AS (" + text + " RETURNING name, queued), h AS (" + heads + " AND w.name IN (SELECT name FROM r WHERE queued > 0)) " +
-		"SELECT r.name, r.queued, (SELECT COUNT(" + pgNotify + ") FROM h WHERE h.name = r.name) FROM r"
+	text = strings.Replace(b.st().text(releaseLoudly), "{release}", text, 1)
 	found := make(map[string]bool, len(some))
 	var missed []string
 	err := b.rows(ctx, b.db, text, args, func(scan func(...any) error) error {
@@ -103,6 +90,6 @@ func (b *Backend) releaseAndNotify(ctx context.Context, some []*attempt) (map[st
 
 // notifyHeads notifies the heads of queues. If it fails, they look after a while.
 func (b *Backend) notifyHeads(ctx context.Context, locks []string) {
-	list, names := b.st().list("{list}", locks)
-	_, _ = b.db.ExecContext(ctx, "SELECT "+pgNotify+" FROM ("+b.st().text(heads)+" AND w.name IN ("+list+")) h", names...)
+	text, names := b.st().list(b.st().text(headsNotified), locks)
+	_, _ = b.db.ExecContext(ctx, text, names...)
 }

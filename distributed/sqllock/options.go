@@ -19,7 +19,7 @@ type settings struct {
 	parallel int
 	owned    bool
 	reapAge  time.Duration
-	quote    string // of the name of a schema
+	is       *traits
 }
 
 // reapTick is how often, on average, a process asks whether unused rows are to be looked for.
@@ -77,10 +77,7 @@ var (
 const schemaWanted = "1 to 63 letters, digits, underscores, hyphens and spaces"
 
 func newSettings(d Dialect, opts []Option) (settings, error) {
-	s := settings{log: slog.New(slog.DiscardHandler), prefix: DefaultTable, parallel: DefaultParallel, reapAge: DefaultReapAge, quote: `"`}
-	if d == MySQL {
-		s.quote = "`"
-	}
+	s := settings{log: slog.New(slog.DiscardHandler), prefix: DefaultTable, parallel: DefaultParallel, reapAge: DefaultReapAge, is: dialects[d]}
 	for _, o := range opts {
 		if o == nil {
 			return s, errors.New("sqllock: an option is nil")
@@ -88,7 +85,7 @@ func newSettings(d Dialect, opts []Option) (settings, error) {
 		o(&s)
 	}
 	switch {
-	case !d.known():
+	case s.is == nil:
 		return s, fmt.Errorf("sqllock: %v is no dialect: want MySQL, PostgreSQL or SQLite", d)
 	case s.log == nil:
 		return s, errors.New("sqllock: WithLogger(nil): want a logger")
@@ -100,7 +97,7 @@ func newSettings(d Dialect, opts []Option) (settings, error) {
 		return s, fmt.Errorf("sqllock: WithParallel(%d): want at least 1", s.parallel)
 	case s.reapAge < shortestReapAge:
 		return s, fmt.Errorf("sqllock: WithReapAge(%v): want at least %v", s.reapAge, shortestReapAge)
-	case s.notifier != nil && d != PostgreSQL:
+	case s.notifier != nil && !s.is.atOnce:
 		return s, fmt.Errorf("sqllock: WithNotifier: %v has no notifications", d)
 	}
 	return s, nil
@@ -110,7 +107,7 @@ func newSettings(d Dialect, opts []Option) (settings, error) {
 func (s *settings) table(name string) string {
 	full := s.prefix + "_" + name
 	if s.schema != "" {
-		full = s.quote + s.schema + s.quote + "." + full
+		full = s.is.quote + s.schema + s.is.quote + "." + full
 	}
 	return full
 }

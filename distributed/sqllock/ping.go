@@ -23,28 +23,25 @@ func (b *Backend) Ping(ctx context.Context) error {
 
 // trial does once what a lock does to each table.
 func (b *Backend) trial(ctx context.Context, q querier) error {
-	if b.dialect == PostgreSQL { // as postgresBound does, for no row is read here
-		if _, err := q.ExecContext(ctx, "SELECT set_config('idle_in_transaction_session_timeout', '1000', true)"); err != nil {
-			return err
-		}
-	}
 	name, token := string(hashMark)+"ping."+b.process, b.newToken()
 	took := b.st().acquire.args(name, nil, token, "", 0, int64(1), int64(1), int64(1), int64(0), int64(0), "")
 	if _, err := q.ExecContext(ctx, b.st().acquire.text, took...); err != nil {
 		return err
 	}
+	if _, err := b.read(ctx, q, name); err != nil { // which bounds the transaction
+		return err
+	}
 	if err := b.rows(ctx, q, b.st().entries.text, b.st().entries.args(name), func(func(...any) error) error { return nil }); err != nil {
 		return err
 	}
-	leave := b.dialect.compile(b.st().text("DELETE FROM {waiters} WHERE name = $1 AND ticket = $2"))
 	for _, step := range []struct {
 		query
 		args []any
 	}{
 		{b.st().add, []any{name, int64(1), token, 0, 0, int64(1), int64(0), int64(0), "", int64(0)}},
 		{b.st().alter, []any{name, int64(1), 0, int64(0), int64(0), int64(0)}},
-		{leave, []any{name, int64(1)}},
-		{b.noteTTL(), []any{name, int64(1), int64(1)}},
+		{b.st().of(removePlace), []any{name, int64(1)}},
+		{b.st().of(noteTTL), []any{name, int64(1), int64(1)}},
 	} {
 		if _, err := q.ExecContext(ctx, step.text, step.query.args(step.args...)...); err != nil {
 			return err

@@ -15,7 +15,7 @@ type prepared struct {
 
 // of returns the statement, prepared by the first caller that has time for it; nil: the text is to be sent.
 func (p *prepared) of(ctx context.Context, b *Backend, text string) *sql.Stmt {
-	if b.dialect == PostgreSQL {
+	if !b.is.prepares {
 		return nil
 	}
 	p.mu.Lock()

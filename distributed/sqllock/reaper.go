@@ -110,7 +110,7 @@ func (r reaper) along(ctx context.Context, after string) (last string, n int, er
 		return err
 	})
 	if err == nil && len(unused) > 0 {
-		text, args := r.b.st().list(r.text(r.b.dialect.deleteUnlocked(unusedLocks, "{locks}", "name")), unused)
+		text, args := r.b.st().list(r.text(r.b.dialect.deleteUnlocked(unusedLocks)), unused)
 		_, err = r.b.db.ExecContext(ctx, text, args...)
 	}
 	for _, name := range miscounted { // as whoever comes to the lock does
@@ -126,7 +126,7 @@ func (r reaper) along(ctx context.Context, after string) (last string, n int, er
 func (b *Backend) Backlog(ctx context.Context) (rows int64, since time.Time, err error) {
 	var oldest int64
 	err = b.ask(ctx, "count unused rows", func(ctx context.Context) error {
-		q := b.dialect.compile(b.st().text(backlog))
+		q := b.st().of(backlog)
 		return one(ctx, b.db, q.text, q.args(2*micros(b.set.reapAge)), &rows, &oldest)
 	})
 	if err != nil || rows == 0 {

@@ -73,7 +73,7 @@ func (b *Backend) renewSome(ctx context.Context, all []*attempt, renew func(cont
 	for len(all) > 0 {
 		some := all[:min(len(all), renewBatch)]
 		all = all[len(some):]
-		if b.dialect == MySQL && len(some) > 1 { // it would go on waiting for one row, with the others locked, when we have given up
+		if b.is.goesOn && len(some) > 1 { // it would go on waiting for one row, with the others locked, when we have given up
 			b.renewUnlocked(ctx, some)
 			continue
 		}
@@ -88,7 +88,7 @@ func (b *Backend) renewSome(ctx context.Context, all []*attempt, renew func(cont
 		cancel()
 		b.observe(sent, err)
 		if err != nil {
-			if len(some) > 1 && b.dialect == PostgreSQL && kindOf(err) <= collided {
+			if len(some) > 1 && kindOf(err) <= collided {
 				b.renewUnlocked(ctx, some)
 			} else {
 				unrenewed(some, err)
@@ -149,7 +149,7 @@ type heldRow struct {
 func (b *Backend) renewOwners(ctx context.Context, some []*attempt) (map[string]heldRow, error) {
 	names, tokens := namesOf(some)
 	text, args := b.st().list(b.st().renew, names, tokens)
-	if b.dialect.hasReturning() {
+	if b.is.returning {
 		return b.held(ctx, text+" RETURNING owner, queued, expires_at", args)
 	}
 	result, err := b.db.ExecContext(ctx, text, args...)

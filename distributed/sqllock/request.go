@@ -19,7 +19,7 @@ func (b *Backend) entered(ctx context.Context, c *claim) (a answer, err error) {
 				a, err = b.acquire(ctx, c)
 				return err
 			})
-			if err != nil && b.dialect == MySQL && isTimeout(err) {
+			if err != nil && b.is.goesOn && isTimeout(err) {
 				b.stuck.note(c.name, nil)
 			}
 			if err != nil || a.outcome == granted {
@@ -63,7 +63,7 @@ func (b *Backend) acquire(ctx context.Context, c *claim) (answer, error) {
 		q, kept = &b.st().acquire, keptQuerier{b, &b.acquiring}
 	}
 	args := q.args(b.acquireArgs(c, a.count)...)
-	if !b.dialect.hasReturning() {
+	if !b.is.returning {
 		err := acquireByID(ctx, kept, q.text, args, &a)
 		b.seen.note(c.name, err)
 		return a, err

@@ -20,6 +20,7 @@ import (
 type Backend struct {
 	db      *sql.DB
 	dialect Dialect
+	is      *traits
 	set     settings
 	said    atomic.Pointer[statements]
 	base    time.Time
@@ -67,7 +68,7 @@ func New(db *sql.DB, dialect Dialect, opts ...Option) (*Backend, error) {
 		return nil, err
 	}
 	b := &Backend{
-		db: db, dialect: dialect, set: set, base: time.Now(), process: rand.Text()[:processLength],
+		db: db, dialect: dialect, is: set.is, set: set, base: time.Now(), process: rand.Text()[:processLength],
 		known:    known{byToken: map[string]*attempt{}, byName: map[string][]*attempt{}},
 		gates:    gates{all: make(chan struct{}, set.parallel), rows: map[string]*row{}},
 		renewing: make(chan struct{}, 1),

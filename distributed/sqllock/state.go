@@ -163,49 +163,14 @@ func (b *Backend) rows(ctx context.Context, q querier, text string, args []any, 
 // inTransaction runs fn in a transaction that sees what others have committed before each of its statements. None outlives a process that
 // stands still in it for long: PostgreSQL's are bounded by the statement that locks the row, MySQL's from the beginning.
 func (b *Backend) inTransaction(ctx context.Context, fn func(querier) error) error {
-	if b.dialect != PostgreSQL {
-		return b.onConnection(ctx, fn)
-	}
-	tx, err := b.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
-	if err != nil {
-		return err
-	}
-	if err = fn(tx); err != nil {
-		_ = tx.Rollback()
-		return err
-	}
-	return b.loud(tx.Commit())
-}
-
-// The statements around a transaction.
-//
-// MySQL's has the server roll it back when the process stands still in it for a second, and give up the wait for a row as soon,
-// though the client may have gone: else it would go on waiting on a connection that nobody uses. It costs no round trip: autocommit is
-// turned off with that, and turning it on commits. The session has its own bounds before and after. The default of its isolation is
-// repeatable reads, whose snapshot is made by the first read without a lock: the one of the queue, after we have the row's lock.
-//
-// In SQLite a transaction that begins with a read may not be able to write later.
-const (
-	mysqlBegin = "/* BEGIN */ SET @wllock_wait = @@SESSION.wait_timeout, @wllock_lock = @@SESSION.innodb_lock_wait_timeout, autocommit = 0, " +
-		"SESSION wait_timeout = 1, SESSION innodb_lock_wait_timeout = 1"
-	mysqlCommit  = "/* COMMIT */ SET autocommit = 1, SESSION wait_timeout = @wllock_wait, SESSION innodb_lock_wait_timeout = @wllock_lock"
-	sqliteBegin  = "BEGIN IMMEDIATE"
-	sqliteCommit = "COMMIT"
-)
-
-// onConnection is inTransaction for MySQL and SQLite.
-func (b *Backend) onConnection(ctx context.Context, fn func(querier) error) error {
-	begin, commit := sqliteBegin, sqliteCommit
-	if b.dialect == MySQL {
-		begin, commit = mysqlBegin, mysqlCommit
-	}
-	conn, err := b.begun(ctx, begin)
+	conn, err := b.begun(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
 	if err = fn(conn); err == nil {
-		_, err = conn.ExecContext(ctx, commit)
+		_, err = conn.ExecContext(ctx, b.is.commit)
+		err = b.loud(err)
 	}
 	if err != nil {
 		return b.rollBack(conn, err)
@@ -214,12 +179,12 @@ func (b *Backend) onConnection(ctx context.Context, fn func(querier) error) erro
 }
 
 // begun returns a connection in a transaction. Those that the server has closed while they were idle are passed over.
-func (b *Backend) begun(ctx context.Context, begin string) (conn *sql.Conn, err error) {
+func (b *Backend) begun(ctx context.Context) (conn *sql.Conn, err error) {
 	for range b.db.Stats().Idle + 1 {
 		if conn, err = b.db.Conn(ctx); err != nil {
 			return nil, err
 		}
-		if _, err = conn.ExecContext(ctx, begin); err == nil {
+		if _, err = conn.ExecContext(ctx, b.is.begin); err == nil {
 			return conn, nil
 		}
 		err = b.rollBack(conn, err)
@@ -236,9 +201,9 @@ func (b *Backend) rollBack(conn *sql.Conn, err error) error {
 	// On a context of its own: the caller's may be why it failed. A connection that stays in the transaction is not used again.
 	end, cancel := context.WithTimeout(context.Background(), rollbackTime)
 	defer cancel()
-	_, failed := conn.ExecContext(end, "ROLLBACK")
-	if failed == nil && b.dialect == MySQL {
-		_, failed = conn.ExecContext(end, mysqlCommit)
+	_, failed := conn.ExecContext(end, rollback)
+	if failed == nil && b.is.reset != "" {
+		_, failed = conn.ExecContext(end, b.is.reset)
 	}
 	if failed != nil && code(failed) != "sqlite1" { // 1: there is none any more
 		_ = conn.Raw(func(any) error { return driver.ErrBadConn })

@@ -48,7 +48,7 @@ func TestTables(t *testing.T) {
 		for name, at := range places {
 			b := d.backend(t, at)
 			if name == "schema" && d.dialect != SQLite {
-				quoted := b.set.quote + "order" + b.set.quote
+				quoted := b.is.quote + "order" + b.is.quote
 				run(t, b, "CREATE SCHEMA "+quoted)
 				t.Cleanup(func() { _, _ = b.db.ExecContext(context.Background(), "DROP SCHEMA "+quoted) })
 			}

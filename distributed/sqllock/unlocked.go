@@ -63,7 +63,7 @@ func (b *Backend) renewFree(ctx context.Context, some []*attempt) (map[string]he
 	if some[0].Wire.seat {
 		text, args = b.st().list(b.st().renewFreeSeats, tokens)
 	}
-	if b.dialect.hasReturning() {
+	if b.is.returning {
 		return b.held(ctx, text, args)
 	}
 	return b.countFree(ctx, text, args, func() (map[string]heldRow, error) { return b.heldOf(ctx, some[0].Wire.seat, names, tokens) },
@@ -132,7 +132,7 @@ func (b *Backend) releaseUnlocked(ctx context.Context, some []*attempt) (map[str
 	look := func() (map[string]heldRow, error) { return b.heldOf(ctx, false, names, tokens) }
 	var free map[string]heldRow
 	var err error
-	if b.dialect.hasReturning() {
+	if b.is.returning {
 		free, err = b.held(ctx, text, args)
 	} else {
 		free, err = b.countFree(ctx, text, args, look, func(_, _ heldRow, there bool) bool { return !there })
