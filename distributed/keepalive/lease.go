@@ -26,9 +26,9 @@ type Lease struct {
 	outer     Kept          // the backend's lease, which embeds this one; set by Keep, then read only
 	ttl       time.Duration // set by Keep, then read only
 	item      deadline.Item[*Lease]
-	contended atomic.Uint32        // bits: see waited
-	state     atomic.Uint32        // a leaseState; written under mu, read without: it only goes up
-	now       atomic.Pointer[view] // written under mu, read without; what it points to never changes
+	contended atomic.Uint32            // bits: see waited
+	state     atomic.Uint32            // a leaseState; written under mu, read without: it only goes up
+	now       atomic.Pointer[validity] // written under mu, read without; what it points to never changes
 
 	mu      sync.Mutex // guards all below; never held while calling out
 	renewAt time.Time
@@ -37,7 +37,7 @@ type Lease struct {
 	as      distributed.Lease // what the watcher calls this lease
 	lost    chan struct{}     // made when somebody asks for it
 
-	first view // the first value of now
+	first validity // the first value of now
 }
 
 // Kept is a backend's lease. It embeds a Lease, whose WasLost and Fault do nothing, and may have its own.
@@ -56,10 +56,10 @@ func (l *Lease) WasLost() {}
 // Fault implements Kept.
 func (l *Lease) Fault() error { return nil }
 
-// view is what every turn reads. Only a renewal replaces it.
-type view struct {
+// validity is what every turn reads. Only a renewal replaces it.
+type validity struct {
 	until  time.Time
-	due    time.Time              // when the renewal falls due whose answer will replace this view
+	due    time.Time              // when the renewal falls due whose answer will replace this one
 	failed *distributed.LostError // why the latest try has failed; nil: it was answered, or there was none
 }
 
@@ -220,7 +220,7 @@ func (l *Lease) extend(until time.Time) {
 		latest = until
 	}
 	l.renewAt = l.keeper.grid(until.Add(distributed.Drift(l.ttl)-l.ttl+distributed.RenewInterval(l.ttl)), l.ttl) // T/3 after it was sent
-	l.now.Store(&view{until: latest, due: l.renewAt})
+	l.now.Store(&validity{until: latest, due: l.renewAt})
 	l.keeper.set.Put(&l.item, earlier(l.renewAt, latest))
 }
 

@@ -86,7 +86,7 @@ func (d half) Enter(ctx context.Context, a *attempt, prev *driver.Prev[ours]) (d
 		switch {
 		case err == nil:
 			return d.answered(a, before, prev, got), nil
-		case !isTimeout(err) && kindOf(err) != collided:
+		case !isTimeout(err) && effectOf(err) != collided:
 			return driver.Standing{}, err
 		}
 		d.leave(a)
@@ -113,7 +113,7 @@ func (b *Backend) request(ctx context.Context, a *attempt) (answer, error) {
 	defer context.AfterFunc(b.asking, cancel)()
 	got, err := b.entered(bound, &w.claim)
 	b.observe(begin, err)
-	w.unknown = w.unknown || err == nil || kindOf(err) == lost
+	w.unknown = w.unknown || err == nil || effectOf(err) == lost
 	return got, explain("enter", err)
 }
 

@@ -170,7 +170,7 @@ func (b *Backend) releaseOrSkip(ctx context.Context, owners []*attempt) (found m
 		half, cancel := halfOf(ctx)
 		found, err = b.repeatRelease(half, owners, b.release)
 		cancel()
-		skip = err != nil && ctx.Err() == nil && len(owners) > 1 && kindOf(err) <= collided
+		skip = err != nil && ctx.Err() == nil && len(owners) > 1 && effectOf(err) <= collided
 	}
 	if skip {
 		found, err = b.repeatRelease(ctx, owners, b.releaseUnlocked)
@@ -183,7 +183,7 @@ func (b *Backend) repeatRelease(
 ) (found map[string]bool, err error) {
 	err = retrying(ctx, func() (err error) {
 		found, err = release(ctx, owners)
-		if err != nil && kindOf(err) == lost {
+		if err != nil && effectOf(err) == lost {
 			for _, a := range owners {
 				a.Dropped(driver.Unknown)
 			}

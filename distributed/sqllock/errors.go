@@ -16,17 +16,17 @@ import (
 	"github.com/wllock/wllock/internal/keyless"
 )
 
-// kind says what an error tells of the statement.
-type kind uint8
+// effect says what an error tells of the statement.
+type effect uint8
 
 const (
-	lost      kind = iota // no answer: it was carried out or not
-	collided              // rolled back in favour of others: try again
-	refused               // answered: the database will not do it
-	unreached             // there was no connection
-	crowded               // there was none, because others have them all: soon one is free
-	missing               // refused, because the tables are not there
-	unable                // refused, because the server only reads, or serves nothing now: the name may lead to another one
+	lost      effect = iota // no answer: it was carried out or not
+	collided                // rolled back in favour of others: try again
+	refused                 // answered: the database will not do it
+	unreached               // there was no connection
+	crowded                 // there was none, because others have them all: soon one is free
+	missing                 // refused, because the tables are not there
+	unable                  // refused, because the server only reads, or serves nothing now: the name may lead to another one
 )
 
 // code returns what the database calls the error; "": it is not the database's. Drivers are recognized by small interfaces and texts,
@@ -63,7 +63,7 @@ var sqliteTexts = map[string]string{
 }
 
 // kinds are those of the codes that are not refusals.
-var kinds = map[string]kind{
+var effects = map[string]effect{
 	"40001": collided, "40P01": collided, "55P03": collided, // serialization failure, deadlock, lock not available
 	"1205": collided, "1213": collided, // lock wait timeout, deadlock
 	"3101": collided,                                                                 // group replication has rolled back
@@ -81,7 +81,7 @@ var kinds = map[string]kind{
 	"1047": unable, "3032": unable, "9001": unable, // a node of Galera that left its cluster; offline_mode; ProxySQL reaches no server
 }
 
-func kindOf(err error) kind {
+func effectOf(err error) effect {
 	if errors.Is(err, errNoTables) {
 		return missing
 	}
@@ -99,7 +99,7 @@ func kindOf(err error) kind {
 		return lost
 	}
 	c := code(err)
-	k, known := kinds[c]
+	k, known := effects[c]
 	switch {
 	case c == "":
 		return lost
@@ -115,7 +115,7 @@ func kindOf(err error) kind {
 
 // mayHaveMoved reports that the server only reads, or serves nothing now, so that the name may lead to another one. Errors after which a
 // driver closes the connection by itself need no more.
-func mayHaveMoved(err error) bool { return kindOf(err) == unable || code(err) == "57P03" }
+func mayHaveMoved(err error) bool { return effectOf(err) == unable || code(err) == "57P03" }
 
 func isTimeout(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
@@ -137,7 +137,7 @@ func explain(what string, err error) error {
 	if c := code(err); c != "" { // a database may name the row
 		err = keyless.Known(err, "error "+c)
 	}
-	switch kindOf(err) {
+	switch effectOf(err) {
 	case missing:
 		if !errors.Is(err, errNoTables) { // which we have found out ourselves
 			err = keyless.Errorf("%w: %w", errNoTables, err)
@@ -173,7 +173,7 @@ func retrying(ctx context.Context, try func() error) error {
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		switch kindOf(err) {
+		switch effectOf(err) {
 		case collided:
 		case crowded:
 			longest = crowdPause

@@ -208,7 +208,7 @@ func TestSwitchOverToAnotherServer(t *testing.T) {
 			})
 			_, _, err := try(t.Context(), b, "k")
 			require.Error(t, err)
-			require.Equal(t, kindOf(said) == unable, errors.Is(err, distributed.ErrRefused), "an answer, no silence: %v", err)
+			require.Equal(t, effectOf(said) == unable, errors.Is(err, distributed.ErrRefused), "an answer, no silence: %v", err)
 			isOpen := func(c *wireConn) bool { return !c.dead.Load() }
 			require.Eventually(t, func() bool { return !slices.ContainsFunc(old, isOpen) }, time.Minute, time.Millisecond, "the first refusal is enough")
 			free(t, enter(t, b, "k"))

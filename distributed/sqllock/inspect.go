@@ -14,8 +14,8 @@ var _ distributed.Inspector = (*Backend)(nil)
 // scannedRows is how many rows a page looks at, at least: rows of locks that are free stay for a while.
 const scannedRows = 1000
 
-// view is a lock as an inspection reads it.
-type view struct {
+// snapshot is a lock as an inspection reads it.
+type snapshot struct {
 	state
 	broken           string
 	readers, waiting int // live ones, beside those among the entries
@@ -28,10 +28,10 @@ func (b *Backend) Inspect(ctx context.Context, key string) (distributed.Inspecti
 		return found, nil
 	}
 	name, _ := storedName(key)
-	var v view
+	var v snapshot
 	q := b.st().of(inspect)
 	err := b.ask(ctx, "inspect", func(ctx context.Context) error {
-		v = view{}
+		v = snapshot{}
 		return b.rows(ctx, b.db, q.text, q.args(name, distributed.MaxNamed), func(scan func(...any) error) error {
 			var e entry
 			alike := 0
@@ -56,7 +56,7 @@ func (b *Backend) Inspect(ctx context.Context, key string) (distributed.Inspecti
 }
 
 // describe fills in what is known.
-func (v *view) describe(to *distributed.Inspection) {
+func (v *snapshot) describe(to *distributed.Inspection) {
 	to.Fence = uint64(v.fence)
 	to.Broken = brokenOf(v.broken, v.now)
 	queued, members := v.count()
@@ -136,7 +136,7 @@ const (
 func (b *Backend) page(ctx context.Context, args []any, wanted func(key, name string) bool) (page []distributed.Inspection, last string, more bool, err error) {
 	q := b.st().of(list)
 	err = b.rows(ctx, b.db, q.text, q.args(args...), func(scan func(...any) error) error {
-		var v view
+		var v snapshot
 		var e entry
 		var full, end string
 		looked := 0

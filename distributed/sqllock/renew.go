@@ -88,7 +88,7 @@ func (b *Backend) renewSome(ctx context.Context, all []*attempt, renew func(cont
 		cancel()
 		b.observe(sent, err)
 		if err != nil {
-			if len(some) > 1 && kindOf(err) <= collided {
+			if len(some) > 1 && effectOf(err) <= collided {
 				b.renewUnlocked(ctx, some)
 			} else {
 				unrenewed(some, err)

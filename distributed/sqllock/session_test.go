@@ -320,7 +320,7 @@ func TestNoMoreStatementsCanBePrepared(t *testing.T) {
 	t.Parallel()
 	d := newSQLite(t)
 	enough := &mysql.MySQLError{Number: 1461, Message: "Can't create more than max_prepared_stmt_count statements"}
-	require.Equal(t, crowded, kindOf(enough), "a pool that prepares every statement")
+	require.Equal(t, crowded, effectOf(enough), "a pool that prepares every statement")
 	refused := 0
 	d.wire.filtered(func(s *statement) error {
 		if !s.prepared {

@@ -123,7 +123,7 @@ func TestStoredName(t *testing.T) {
 }
 
 func TestKinds(t *testing.T) {
-	for want, errs := range map[kind][]error{
+	for want, errs := range map[effect][]error{
 		collided: {
 			&pgconn.PgError{Code: "40P01"}, &mysql.MySQLError{Number: 1213, SQLState: [5]byte{'4', '0', '0', '0', '1'}, Message: "Deadlock"},
 			errors.New("database is locked"), fmt.Errorf("x: %w", &pgconn.PgError{Code: "40001"}),
@@ -136,7 +136,7 @@ func TestKinds(t *testing.T) {
 		lost:      {driver.ErrBadConn, context.DeadlineExceeded, errors.New("unexpected EOF"), &pgconn.PgError{Code: "57P01"}},
 	} {
 		for _, err := range errs {
-			require.Equal(t, want, kindOf(err), "%v", err)
+			require.Equal(t, want, effectOf(err), "%v", err)
 		}
 	}
 }

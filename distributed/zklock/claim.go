@@ -299,7 +299,7 @@ func (c *claim) recover(ctx context.Context) (found bool, err error) {
 		if err = c.s.await(ctx); err == nil {
 			err = c.s.sync(ctx)
 		}
-		var v view
+		var v snapshot
 		if err == nil {
 			v, err = c.read(ctx, false)
 		}

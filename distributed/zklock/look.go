@@ -17,10 +17,10 @@ import (
 // errRobbed says that an attempt's node is gone though nobody here has deleted it.
 var errRobbed = keyless.Errorf("zklock: the node of the request is gone: %w", distributed.ErrUnavailable)
 
-// view is a look at a key's children. It is never newer than what the server knows, which may lag behind the leader. But a
+// snapshot is a look at a key's children. It is never newer than what the server knows, which may lag behind the leader. But a
 // look of our session shows what our session has written, and so all that came before: if no node before ours is in
 // it, then none will ever be (rule Z3).
-type view struct {
+type snapshot struct {
 	q    queue
 	worn queue // nodes that are not in line
 	i    int   // of our node; -1: it is not there
@@ -28,7 +28,7 @@ type view struct {
 }
 
 // read reads the children of the key's node, and of those that have taken its place.
-func (c *claim) read(ctx context.Context, watch bool) (view, error) {
+func (c *claim) read(ctx context.Context, watch bool) (snapshot, error) {
 	v, err := c.b.line(c.dir, func(dir string) (children, error) { return c.children(ctx, dir, watch) })
 	if err == nil {
 		v.i = v.q.find(c.id)
@@ -85,7 +85,7 @@ func (c *claim) look(ctx context.Context, since time.Time) (driver.Standing, err
 }
 
 // judge is look when the children are known.
-func (c *claim) judge(ctx context.Context, since time.Time, v view) (driver.Standing, error) {
+func (c *claim) judge(ctx context.Context, since time.Time, v snapshot) (driver.Standing, error) {
 	n, ok := v.q.before(v.i, c.a.Shares())
 	zxid := v.zxid
 	if ok {
@@ -116,8 +116,8 @@ func (c *claim) waits() driver.Standing {
 	return driver.Standing{Kind: driver.Queued, Holder: c.holder}
 }
 
-// grant is what makes a lease of a view; downgraded says that the first in line was an exclusive holder.
-func (c *claim) grant(ctx context.Context, since time.Time, v view, zxid int64, downgraded bool) (driver.Standing, error) {
+// grant is what makes a lease of a snapshot; downgraded says that the first in line was an exclusive holder.
+func (c *claim) grant(ctx context.Context, since time.Time, v snapshot, zxid int64, downgraded bool) (driver.Standing, error) {
 	if err := c.s.vouch(ctx); err != nil {
 		return driver.Standing{}, err
 	}

@@ -74,7 +74,7 @@ func (c *claim) followAll(ctx context.Context, q queue, nodes []node) error {
 // ownZxid is a zxid that only this permit has, and that is above those of all leases which ended before it was admitted: that of its
 // node's creation, if nothing has changed since, and else that of a change, which is made provided that the node is there. What a look
 // has seen would not do: others that are admitted beside it may have seen the same (rule Z6).
-func (c *claim) ownZxid(ctx context.Context, v view, downgraded bool) (int64, error) {
+func (c *claim) ownZxid(ctx context.Context, v snapshot, downgraded bool) (int64, error) {
 	path := c.dir + "/" + v.q[v.i].name
 	if v.i == len(v.q)-1 && !downgraded {
 		created, err := ask(ctx, c.s, "own", func() (int64, error) {

@@ -23,7 +23,7 @@ import (
 //
 // Processes may disagree about the node that is in use, and two never hold the lock. A look reads the key's node, and then each node
 // below that. If the count of the upper one says that it is worn, all it will ever have in line was created before that. The look of
-// a request below shows them, unless they are gone, because it shows the request itself, which came later (see view). A process
+// a request below shows them, unless they are gone, because it shows the request itself, which came later (see snapshot). A process
 // that knows nothing of the next node gets a worn one in the upper, which gives nobody the lock; one that knows of it too early, because
 // the key's node is a new one, finds that this is not worn, so that nothing below it is in line.
 //
@@ -47,8 +47,8 @@ func (s *settings) wears(stat *zk.Stat) bool {
 
 // line reads the children of a key's node, and of those below it that have taken its place (rule Z10). It does not say which one is ours. A
 // request of another version is an error.
-func (b *Backend) line(dir string, read func(dir string) (children, error)) (view, error) {
-	v := view{i: -1}
+func (b *Backend) line(dir string, read func(dir string) (children, error)) (snapshot, error) {
+	v := snapshot{i: -1}
 	for at := dir; ; at += "/" + nextName {
 		got, err := read(at)
 		switch {

@@ -56,7 +56,7 @@ func MariaDB(t TB, opts ...Option) *Server {
 	t.Helper()
 	testproc.Need(t, missingMariaDB())
 	o := newOptions(opts)
-	s := &Server{kind: mariadb{}, Database: account, opts: o, t: t}
+	s := &Server{product: mariadb{}, Database: account, opts: o, t: t}
 	s.Server = testproc.Launch(t, testproc.Spec{
 		Name: "mariadb", FirstPort: firstPort, LastPort: lastPort, User: mariadbUser(), Patience: patience,
 		Prepare: fillMariaDB,

@@ -52,7 +52,7 @@ func Postgres(t TB, opts ...Option) *Server {
 // launchPostgres starts a server on the data that fill puts below its folder.
 func launchPostgres(t TB, o options, fill func(dir string) error) *Server {
 	t.Helper()
-	s := &Server{kind: postgres{}, Database: "postgres", opts: o, t: t}
+	s := &Server{product: postgres{}, Database: "postgres", opts: o, t: t}
 	s.Server = testproc.Launch(t, testproc.Spec{
 		Name: "postgres", FirstPort: firstPort, LastPort: lastPort, User: postgresUser, Patience: patience,
 		Prepare: fill,

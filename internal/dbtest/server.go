@@ -30,13 +30,13 @@ type Server struct {
 	// Database is what URL names.
 	Database string
 
-	kind kind
-	opts options
-	t    TB
+	product product
+	opts    options
+	t       TB
 }
 
-// kind is what PostgreSQL and MariaDB do differently.
-type kind interface {
+// product is what PostgreSQL and MariaDB do differently.
+type product interface {
 	scheme() string
 	query() string // of the URL
 	// client returns what executes a script in a database.
@@ -91,7 +91,7 @@ func (s *Server) URLAt(addr string) string {
 // URLFor is URLAt for another account.
 func (s *Server) URLFor(addr, user, password string) string {
 	u := url.URL{
-		Scheme: s.kind.scheme(), User: url.UserPassword(user, password), Host: addr, Path: "/" + s.Database, RawQuery: s.kind.query(),
+		Scheme: s.product.scheme(), User: url.UserPassword(user, password), Host: addr, Path: "/" + s.Database, RawQuery: s.product.query(),
 	}
 	return u.String()
 }
@@ -108,7 +108,7 @@ func (s *Server) Exec(script string) string {
 }
 
 func (s *Server) try(script string) (string, error) {
-	c := s.kind.client(s.Port, s.Database, script)
+	c := s.product.client(s.Port, s.Database, script)
 	c.Dir = s.Dir
 	out, err := c.Output()
 	return strings.TrimSuffix(out, "\n"), err
@@ -124,13 +124,13 @@ func (s *Server) NewDatabase(t TB) *Server {
 	if _, err := s.try("CREATE DATABASE " + fresh.Database); err != nil {
 		t.Fatalf("%v", err)
 	}
-	t.Cleanup(func() { _, _ = s.try(drop(s.kind, fresh.Database)) })
+	t.Cleanup(func() { _, _ = s.try(drop(s.product, fresh.Database)) })
 	return &fresh
 }
 
-func drop(k kind, database string) string {
+func drop(k product, database string) string {
 	statement := "DROP DATABASE IF EXISTS " + database
-	if k == kind(postgres{}) {
+	if k == product(postgres{}) {
 		return statement + " WITH (FORCE)" // a connection that a test has leaked does not keep it
 	}
 	return statement

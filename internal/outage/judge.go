@@ -130,16 +130,16 @@ func (j *judge) asked(now time.Time) (sent int64) {
 // returned notes that an Enter has returned.
 func (j *judge) returned() { j.entering.Add(-1) }
 
-// kind is what an error tells of the backend.
-type kind uint8
+// verdict is what an error tells of the backend.
+type verdict uint8
 
 const (
-	answer  kind = iota // it has answered
-	silence             // it has not, or not in time
+	answer  verdict = iota // it has answered
+	silence                // it has not, or not in time
 )
 
 // kindOf says what the outcome of an Enter tells (rule O3).
-func kindOf(err error) kind {
+func verdictOf(err error) verdict {
 	if err == nil || errors.Is(err, distributed.ErrHeld) || errors.Is(err, distributed.ErrRefused) {
 		return answer
 	}
@@ -152,7 +152,7 @@ func (j *judge) observe(x distributed.Exchange) {
 		j.answeredAtOnce()
 		return
 	}
-	if kindOf(x.Err) == answer {
+	if verdictOf(x.Err) == answer {
 		j.answered(x.Sent.Add(x.RTT), x.RTT)
 		return
 	}

@@ -167,7 +167,7 @@ func (p *policy) ask(ctx context.Context, now time.Time, question func(context.C
 // outcome notes what came of a question. away: the decision that the backend is away has ended it, or came with its failure.
 func (p *policy) outcome(f *Flight, asked int64, err error) (away bool) {
 	switch {
-	case kindOf(err) == answer:
+	case verdictOf(err) == answer:
 		p.judge.answeredEnter(asked)
 		p.report.answered(err)
 	case f.Context.Err() == nil && !conclusive(err) && f.canceled(): // ctx may be f

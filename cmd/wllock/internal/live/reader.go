@@ -157,8 +157,8 @@ func (r *reader) update(i distributed.Inspection) {
 	}
 }
 
-// view is what a screen shows.
-type view struct {
+// frame is what a screen shows.
+type frame struct {
 	locks         []distributed.Inspection // the first ones
 	held, waiting int                      // all that are known
 	complete      bool                     // they are all there are
@@ -166,10 +166,10 @@ type view struct {
 }
 
 // first returns the first n locks, which are from now on those on the screen.
-func (r *reader) first(n int, now time.Time) view {
+func (r *reader) first(n int, now time.Time) frame {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	v := view{held: len(r.locks), complete: r.passed, err: r.err}
+	v := frame{held: len(r.locks), complete: r.passed, err: r.err}
 	all := make([]distributed.Inspection, 0, len(r.locks))
 	for _, s := range r.locks {
 		all = append(all, s.Inspection)

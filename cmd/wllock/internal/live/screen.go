@@ -36,7 +36,7 @@ type screen struct {
 }
 
 // draw writes a whole screen at once, over the one before, so that nothing flickers.
-func (s screen) draw(w io.Writer, v view, width, height int, now time.Time) error {
+func (s screen) draw(w io.Writer, v frame, width, height int, now time.Time) error {
 	holders := s.holderWidth(v, width)
 	title := row("WAITING", "HELD", "LEASE", "MODE", "HOLDER", "KEY", holders, width)
 	lines := []string{s.head(v, now, width), s.state(v, width), s.paint(reverse, title)}
@@ -51,7 +51,7 @@ func (s screen) draw(w io.Writer, v view, width, height int, now time.Time) erro
 	return err
 }
 
-func (s screen) head(v view, now time.Time, width int) string {
+func (s screen) head(v frame, now time.Time, width int) string {
 	count := fmt.Sprintf("%d held, %d waiting", v.held, v.waiting)
 	if !v.complete {
 		count += ", reading on"
@@ -59,7 +59,7 @@ func (s screen) head(v view, now time.Time, width int) string {
 	return s.paint(bold, cut(fmt.Sprintf("wllock top  %s  %s  %s", s.title, now.Format("15:04:05"), count), width))
 }
 
-func (s screen) state(v view, width int) string {
+func (s screen) state(v frame, width int) string {
 	if v.err == nil {
 		return ""
 	}
@@ -73,7 +73,7 @@ const (
 )
 
 // holderWidth is that of the column of holders: what they need, but no more than the keys leave them, which one looks for.
-func (s screen) holderWidth(v view, width int) int {
+func (s screen) holderWidth(v frame, width int) int {
 	const least = len("HOLDER")
 	holders, keys := least, len("KEY")
 	for _, i := range v.locks {

@@ -14,7 +14,7 @@ import (
 // drawn returns the rows of a screen.
 func drawn(t *testing.T, width int, keys ...string) []string {
 	t.Helper()
-	v := view{complete: true}
+	v := frame{complete: true}
 	for _, key := range keys {
 		v.locks = append(v.locks, distributed.Inspection{Key: key, Holders: []distributed.Holder{{Instance: "checkout-7d4b9c-x2x7p-abcdefghij"}}})
 	}
