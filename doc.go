@@ -57,18 +57,18 @@
 // and docs/outage.md.
 package wllock
 
-// A call's way through the rooms: what each does with it, and what it touches. docs/design.md has the same, and the rules.
+// A call's way, function by function. docs/design.md has the rules.
 //
-//	1  wllock   names, options, key. In a hold of its own of that key? (L6) ──▶ fn     settings
-//	2  report   the span begins, if there is a tracer (T10)                            figures, queued reports
-//	3  local    full? (L2) ──▶ ErrQueueFull. Waits (L1), may give up (L3) ──▶ TURN     the shard's mutex
-//	4  tenure   a lease at hand that may serve one more? (T2) ──▶ 7                    the Tenure's mutex
-//	5  outage   backend away? (O1, O4) ──▶ refused, or degraded                        the judge's mutex
-//	6  backend  Enter(prev) ──▶ LEASE, or PLACE ── grant ──▶ LEASE (C1)                the attempt's mutex
-//	7  hold     FENCE (T4), context (T6). fn runs, that of a batch in crew             the hold's context
-//	8  hold     the last function has returned. Stays? (N2)
-//	9  tenure   End, unless LeaseLost was first (T6)                                   the Tenure's mutex
-//	10 report   what is counted, and measured if there is a meter                      figures, queued reports
-//	11 local    somebody waits? TURN ──▶ 4 of the next caller                           the shard's mutex
-//	12 tenure   nobody does: the lease lingers, or goes back (T5)
-//	13 wllock   fn's error, with what was wrong (T7)
+//	1  Locker.enter      acquire.go                     names, options, key. In a hold of its own of that key? (L6) ──▶ fn
+//	2  Hold.Trace        internal/hold/enter.go         the span begins, if there is a tracer (T10)
+//	3  Queue.Enter       local/queue.go                 full? (L2) ──▶ ErrQueueFull. Waits (L1), may give up (L3) ──▶ TURN
+//	4  Tenure.look       internal/tenure/tenure.go      a lease at hand that may serve one more? (T2) ──▶ 7
+//	5  Breaker.EnterAt   internal/outage/breaker.go     backend away? (O1) ──▶ refused. LocalOnly: degraded (O4)
+//	6  Backend.Enter     distributed/driver/backend.go  Enter(prev) ──▶ LEASE, or PLACE ── grant ──▶ LEASE (C1)
+//	7  Hold.Inside       internal/hold/enter.go         FENCE (T4), context (T6). fn runs, that of a batch in crew
+//	8  Hold.Leave        internal/hold/leave.go         the last function has returned. Stays? (N2)
+//	9  Tenure.End        internal/tenure/tenure.go      unless LeaseLost was first (T6)
+//	10 Observer.Ended    internal/report/observer.go    what is counted, and measured if there is a meter
+//	11 Turn.Pass         local/turn.go                  somebody waits? TURN ──▶ 4 of the next caller
+//	12 Tenure.Release    internal/tenure/release.go     nobody does: the lease lingers, or goes back (T5)
+//	13 left              errors.go                      fn's error, with what was wrong (T7)
