@@ -127,7 +127,7 @@ databases: servers gotestsum # those that dbtest.Tested leaves out under the det
 	@$(TEST) -skip '/postgres|Notifier|Failover|LargerThanTheServer' ./distributed/sqllock
 
 .PHONY: bench
-bench: servers ## wllock beside other locks over the same servers, 40 minutes; BENCHFLAGS=-quick, or -help
+bench: servers ## wllock beside other locks over the same servers, 45 minutes; BENCHFLAGS=-quick, or -help
 	@$(GO) -C benchmarks run . $(BENCHFLAGS)
 
 .PHONY: gobench

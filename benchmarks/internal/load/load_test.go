@@ -79,7 +79,7 @@ func TestCommandsAreCountedExactly(t *testing.T) {
 	m := machine(t)
 	r, err := m.Run(t.Context(), contender.Ping(), Scenario{Name: "ping", Instances: 1, Workers: 1}, Delayed, 100*time.Millisecond)
 	require.NoError(t, err)
-	assert.InDelta(t, r.Ops, r.CommandsPerOp*float64(r.Ops), 1.01, "one may be under way at each end")
+	assert.InDelta(t, r.Ops, r.CommandsPerOp*float64(r.Ops), 4.01, "one is under way at each end, and more come before a busy machine has read the counter")
 	assert.GreaterOrEqual(t, r.Latency.P50, 2*Delay)
 }
 
