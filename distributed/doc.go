@@ -9,6 +9,21 @@
 //	  └─────▶ Place ──Granted──▶ Lease ──────────▶ Release
 //	            └─Leave                └─ Lost (expired, taken away)
 //
+// A Backend is one connection of this process to a lock service. A Lease is the right to one key for a limited time: keepalive
+// renews it until it ends. It ends in one of three ways, of which the first to come wins:
+//
+//	released   by its user: Release, StartRelease, or as the Prev of the next Enter. Lost is never closed then
+//	lost       by time or by the service: no renewal was answered until it expired by this machine's clocks, or an answer says
+//	           that it has gone. Lost is closed and the Watcher is told
+//	abandoned  by its user: it is renewed no more, and lost when its time is over
+//
+// What a Backend may have beside its three methods, found by assertion (InspectorOf and ProberOf look into decorators):
+//
+//	Observable   reports each exchange, so that an outage is noticed without further questions
+//	TTLRegistry  knows the longest TTL in use, for LocalOnly
+//	Prober       says whether a lock of a key and TTL would work
+//	Inspector    says who holds and who waits, and ends a lease by force
+//
 // Around the contract:
 //
 //	keepalive   renews the leases of a backend and notices their end; a backend embeds its Lease
