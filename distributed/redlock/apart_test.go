@@ -33,7 +33,7 @@ func bank(t *testing.T) (all testlocker.Victims, shop func(p distributed.Place) 
 	fences := WithQuorumFences()
 	all = testlocker.Victims{One: with(t, s.as("bank"), fences), Other: with(t, s.as("bank"), fences), Key: "bank:acct:9", Load: "bank:acct:{9}:shop:1"}
 	return all, func(p distributed.Place) redistest.Intruder {
-		a := p.(place).a
+		a := bidOf(p)
 		vote := func(number int) string { return fmt.Sprintf("vote %s %d 0 99999999999 0 %s", a.token, number, a.key()) }
 		i := redistest.Intruder{
 			Page: "redlock.md", Keys: []string{markOf("bank"), prefixOf("bank") + "ttls", prefixOf("bank") + "r:" + a.token},

@@ -6,15 +6,16 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/driver"
 	"github.com/wllock/wllock/internal/conn"
 	"github.com/wllock/wllock/internal/keyless"
 )
 
 // enter asks all servers at once. prev may be nil.
-func (a *attempt) enter(prev *lease) {
+func (a *bid) enter(prev *bid) {
 	token := ""
 	if prev != nil {
-		token = prev.a.token
+		token = prev.token
 		prev.adopt()
 	}
 	c := a.call(enterScript, modeLetter(a.mode), 1, a.asked, flag(a.noWait), token)
@@ -24,25 +25,23 @@ func (a *attempt) enter(prev *lease) {
 		a.seats[i].ask(a.started)
 	}
 	a.mu.Unlock()
-	for _, n := range a.b.nodes {
-		n.send(a.question(c, func(k *ask) { a.entered(k, prev) }))
-	}
+	a.toAll(c, func(k *ask) { a.entered(k, prev) })
 }
 
 // entered takes the answer of one server to enter.
-func (a *attempt) entered(k *ask, prev *lease) {
+func (a *bid) entered(k *ask, prev *bid) {
 	s := standing{}
 	if k.Err == nil {
 		if s = readEnter(k.Reply); s.kind == 0 {
 			k.Err = conn.Refusal(fmt.Errorf("the server answers %q", k.Reply))
 		}
 	}
-	prev.enterReplied(k.node.index, s.found, k.Err)
+	prev.enterReplied(k.node, s.found, k.Err)
 	a.answered(k, s)
 }
 
 // answered takes what a server says about the attempt, or that it says nothing.
-func (a *attempt) answered(k *ask, s standing) {
+func (a *bid) answered(k *ask, s standing) {
 	if k.Err == nil {
 		a.in.learn(s.longest)
 		s.age = a.in.trust(k.node.index, k.sent, s.age)
@@ -54,55 +53,50 @@ func (a *attempt) answered(k *ask, s standing) {
 	} else {
 		seat.told(s, time.Now())
 	}
-	over := a.state == ended
+	over := a.phase == ended
 	then := nothing
-	if a.state == waiting && seat.void {
+	if a.phase == waiting && seat.void {
 		then = a.restart()
 	} else {
-		then = a.consider()
+		then = a.consider((*attempt).Stands)
 	}
 	a.mu.Unlock()
-	if over && k.Err == nil && (s.kind == 'v' || s.kind == 'w') { // it came after the roll-back was sent, and perhaps after that was done
-		a.leaveAgain(k.node)
+	if over && k.Err == nil && (s.kind == 'v' || s.kind == 'w') { // it came after it was told to leave, and perhaps after that was done
+		a.leave(k.node)
 	}
 	then()
 }
 
 func nothing() {}
 
-// consider decides what follows from the seats. It returns what is to be done once mu is free. The caller holds mu.
-func (a *attempt) consider() (then func()) {
-	switch a.state {
+// consider decides what follows from the seats, and returns what is to be done once mu is free. plan takes when to look again. The caller
+// holds mu.
+func (a *bid) consider(plan func(*attempt, driver.Standing)) (then func()) {
+	switch a.phase {
 	case asking:
 		return a.considerAsking()
 	case waiting:
-		return a.considerWaiting()
+		return a.considerWaiting(plan)
 	}
 	return nothing
 }
 
-func (a *attempt) considerAsking() func() {
+func (a *bid) considerAsking() func() {
 	t := a.tally()
 	switch t.judge() {
 	case granted:
-		a.observe(nil)
+		a.b.exchanged("enter", a.started, nil)
 		return a.win()
 	case unavailable:
 		err := a.b.failures(a.errs())
-		a.observe(err)
+		a.b.exchanged("enter", a.started, err)
 		if again := a.askAgain(err); again != nil {
 			return again
 		}
 		return a.fail(a.b.unavailable("enter", err))
 	case refused:
-		a.observe(nil)
-		if !a.noWait {
-			return a.wait()
-		}
-		if err := a.young(); err != nil {
-			return a.fail(a.b.unavailable("enter", err))
-		}
-		return a.fail(distributed.Held(a.holder()))
+		a.b.exchanged("enter", a.started, nil)
+		return a.refused()
 	}
 	if !a.lingers && !a.noWait && t.votes+t.waits >= a.b.quorum {
 		a.lingers = true
@@ -111,9 +105,24 @@ func (a *attempt) considerAsking() func() {
 	return nothing
 }
 
+// refused takes that a majority does not vote for the bid: it waits, or has the votes of the others released. The caller holds mu.
+func (a *bid) refused() func() {
+	if !a.noWait {
+		a.phase = waiting
+		a.settle(driver.Standing{Kind: driver.Queued, Sent: a.started}, nil)
+		return a.considerWaiting((*attempt).Stands)
+	}
+	if err := a.young(); err != nil {
+		return a.fail(a.b.unavailable("enter", err))
+	}
+	a.phase = ended
+	a.settle(driver.Standing{Kind: driver.Refused, Holder: a.holder()}, nil)
+	return func() { a.depart() }
+}
+
 // askAgain asks the servers again that have failed, after a pause, as long as a vote would have half of its window left: most
 // failures are a busy server or a lost connection. It returns nil if a repeat does not help. The caller holds mu.
-func (a *attempt) askAgain(err error) func() {
+func (a *bid) askAgain(err error) func() {
 	pause := jittered(doubled(firstBackoff/2, a.repeats, longestBackoff))
 	if conn.Classify(err) == conn.Permanent || errors.Is(err, distributed.ErrRefused) || errors.Is(err, distributed.ErrClosed) ||
 		time.Since(a.started)+pause > a.window()/2 {
@@ -141,19 +150,19 @@ func (a *attempt) askAgain(err error) func() {
 }
 
 // closeRound ends the wait for slow servers: a majority has answered.
-func (a *attempt) closeRound() {
+func (a *bid) closeRound() {
 	a.mu.Lock()
 	a.closed = true
 	then := nothing
-	if a.state == asking {
-		then = a.consider()
+	if a.phase == asking {
+		then = a.considerAsking()
 	}
 	a.mu.Unlock()
 	then()
 }
 
 // tally counts the seats. The caller holds mu.
-func (a *attempt) tally() tally {
+func (a *bid) tally() tally {
 	t := tally{n: len(a.seats), closed: a.closed}
 	now, longest := time.Now(), a.longest()
 	for i := range a.seats {
@@ -169,7 +178,7 @@ func (a *attempt) tally() tally {
 	return t
 }
 
-func (a *attempt) errs() []error {
+func (a *bid) errs() []error {
 	all := make([]error, len(a.seats))
 	for i := range a.seats {
 		all[i] = a.seats[i].err
@@ -178,7 +187,7 @@ func (a *attempt) errs() []error {
 }
 
 // young returns an error if a majority votes for us and too many of these servers do not count yet (rule Q5).
-func (a *attempt) young() error {
+func (a *bid) young() error {
 	votes, rest := 0, time.Duration(0)
 	now, longest := time.Now(), a.longest()
 	for i := range a.seats {
@@ -196,6 +205,3 @@ func (a *attempt) young() error {
 	const why = "servers were started or flushed, or their clocks set, less than the longest lease TTL ago, and count in %v"
 	return conn.Refusal(keyless.Errorf(why, rest.Round(time.Millisecond)))
 }
-
-// observe reports the round that enters. The caller holds mu.
-func (a *attempt) observe(err error) { a.b.exchanged("enter", a.started, err) }

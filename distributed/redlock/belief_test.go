@@ -38,7 +38,7 @@ func TestAMessageIsBelievedAsFarAsItsSenderIsEntitled(t *testing.T) { // rule Q1
 	s := start(t, 3)
 	b := with(t, s.direct())
 	held, p, tell := waits(t, s, b, "bank:acct:9")
-	a, holder := p.(place).a, held.(*lease).a
+	a, holder := bidOf(p), bidOf(held)
 	require.Eventually(t, held.Contended, patience, time.Millisecond)
 	for number := range 5 {
 		vote := fmt.Sprintf("vote %s %d 0 99999999999 99999999999999999 ", a.token, number)
@@ -69,19 +69,18 @@ func TestMessagesPutNoHeartbeatOff(t *testing.T) { // rule Q11
 	s := start(t, 3)
 	b := with(t, s.direct())
 	held, p, _ := waits(t, s, b, "bank:k")
-	a := p.(place).a
-	b.beats.Close() // from now on heartbeats are planned only
-	due := time.Now()
-	a.mu.Lock()
-	a.beatAt(due)
-	number := a.seats[0].answered.number
-	a.mu.Unlock()
-	for _, follows := range []uint64{number, number + 100} {
-		b.nodes[0].OnMessage(prefixOf("bank")+b.process, fmt.Sprintf("vote %s %d 0 99999999999 0 bank:k", a.token, follows))
+	a := bidOf(p)
+	last := func() uint64 {
 		a.mu.Lock()
-		planned := a.due
-		a.mu.Unlock()
-		require.Equal(t, due, planned, "%d", follows)
+		defer a.mu.Unlock()
+		return a.seats[0].last.number
+	}
+	for _, later := range []uint64{0, 100} { // one that is believed, and a stale one
+		before := last()
+		require.Eventually(t, func() bool {
+			b.nodes[0].OnMessage(prefixOf("bank")+b.process, fmt.Sprintf("vote %s %d 0 99999999999 0 bank:k", a.token, last()+later))
+			return last() > before+2
+		}, patience, 5*time.Millisecond, "heartbeats go on")
 	}
 	require.NoError(t, p.Leave(t.Context()))
 	release(t, held)

@@ -92,9 +92,8 @@ func (b *Backend) breaks(ctx context.Context, found distributed.Inspection, reco
 }
 
 func (b *Backend) breakCall(found distributed.Inspection, record *distributed.Breaking) (conn.Call, error) {
-	in := b.space(conn.SystemOf(found.Key))
-	a := &attempt{b: b, in: in, token: tokenOf(b.attempts.next(), b.process), instance: "-", ttl: conn.OrphanTTL}
-	a.keys = append(keysOf(found.Key), brokenKey(found.Key), fenceKey(found.Key))
+	a := b.stray(tokenOf(b.tokens.next(), b.process), found.Key)
+	a.keys = append(a.keys, brokenKey(found.Key), fenceKey(found.Key))
 	text, err := json.Marshal(broken{a.token, *record})
 	if err != nil {
 		return conn.Call{}, err
@@ -104,15 +103,5 @@ func (b *Backend) breakCall(found distributed.Inspection, record *distributed.Br
 		fence = fence19(record.Fence)
 	}
 	return a.call(breakScript, modeLetter(distributed.Exclusive), 0, found.State, string(text), millis(distributed.BrokenMemory), fence,
-		millis(max(fenceMemory, 4*b.longestTTL(in)))), nil
-}
-
-// verify asks at once whether the lease is still ours, because a notice says that it is not: no notice is believed.
-func (a *attempt) verify() {
-	a.mu.Lock()
-	l := a.lease
-	a.mu.Unlock()
-	if l != nil && !l.over() {
-		l.extend()
-	}
+		millis(max(fenceMemory, 4*b.longestTTL(a.in)))), nil
 }

@@ -23,7 +23,7 @@ const (
 
 // Observe implements distributed.Observable. An exchange is one question to all servers, and is answered when a majority has
 // answered: one server that is away is no outage.
-func (b *Backend) Observe(f func(distributed.Exchange)) (stop func()) { return b.observers.Observe(f) }
+func (b *Backend) Observe(f func(distributed.Exchange)) (stop func()) { return b.client.Observe(f) }
 
 // exchanged reports an exchange that was sent at that time and ends now.
 func (b *Backend) exchanged(what string, sent time.Time, err error) {
@@ -44,7 +44,7 @@ func (b *Backend) exchanged(what string, sent time.Time, err error) {
 			e.RTT = took
 		}
 	}
-	b.observers.Report(e)
+	b.client.Report(e)
 }
 
 // Ping implements distributed.Backend: a majority of the servers takes scripts that write. Of rights to keys it says nothing: see Probe.

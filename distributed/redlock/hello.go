@@ -80,7 +80,7 @@ func (b *Backend) longestTTL(in *space) time.Duration { return max(b.least, in.l
 
 // longest is the TTL after which a server counts for the attempt: others may have leases as long as its own, or as a server tells. The
 // caller holds mu.
-func (a *attempt) longest() time.Duration {
+func (a *bid) longest() time.Duration {
 	longest := max(a.ttl, a.b.longestTTL(a.in))
 	for i := range a.seats {
 		longest = max(longest, min(a.seats[i].noted, maxTTL))

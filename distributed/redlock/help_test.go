@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/driver"
 	"github.com/wllock/wllock/internal/redistest"
 	"github.com/wllock/wllock/internal/testlocker"
 )
@@ -146,12 +147,24 @@ func leaseOf(t *testing.T, b *Backend, req distributed.Request) distributed.Leas
 }
 
 // placeOf enters, and is queued.
-func placeOf(t *testing.T, b *Backend, req distributed.Request) (distributed.Place, *attempt) {
+func placeOf(t *testing.T, b *Backend, req distributed.Request) (distributed.Place, *bid) {
 	t.Helper()
 	_, p, err := b.Enter(t.Context(), req)
 	require.NoError(t, err)
 	require.NotNil(t, p)
-	return p, p.(place).a
+	return p, bidOf(p)
+}
+
+// bidOf is the bid behind a lease or a place.
+func bidOf(x any) *bid { return driver.AttemptOf[claim](x).Wire.bid.Load() }
+
+// known is a bid that notices find.
+func known(b *Backend, req distributed.Request) *bid {
+	one := newBid(b, req)
+	one.a = b.client.Orphan(b.client.NextNumber(), req)
+	one.a.Wire.bid.Store(one)
+	b.tokens.add(one)
+	return one
 }
 
 func refusal(t *testing.T, b *Backend, req distributed.Request) error {

@@ -87,13 +87,13 @@ func (b *Backend) look(ctx context.Context, keys []string, named int) ([][]*repl
 
 // everybody asks all servers a question like k and waits for all that answer within inspectBudget, a majority at least.
 func (b *Backend) everybody(ctx context.Context, what string, k ask) ([]string, error) {
-	if b.attempts.isClosed() {
+	if b.client.Closed() {
 		return nil, distributed.ErrClosed
 	}
 	if err := b.twinned(); err != nil {
 		return nil, b.unavailable(what, err)
 	}
-	g, answered := newGathering(b, what), make(chan struct{})
+	g, answered := b.gather(what), make(chan struct{})
 	var left atomic.Int64
 	left.Store(int64(len(b.nodes)))
 	for _, n := range b.nodes {
@@ -113,7 +113,7 @@ func (b *Backend) everybody(ctx context.Context, what string, k ask) ([]string, 
 	case <-t.C:
 	case <-ctx.Done():
 	}
-	err := g.wait(ctx, time.Millisecond)
+	_, err := g.wait(ctx, time.Millisecond)
 	return g.texts(), err
 }
 
@@ -250,7 +250,7 @@ func (b *Backend) List(ctx context.Context, prefix, cursor string, limit int) ([
 	if server < 0 || server >= len(b.nodes) {
 		return nil, "", fmt.Errorf("redlock: %q is no cursor", cursor)
 	}
-	if b.attempts.isClosed() {
+	if b.client.Closed() {
 		return nil, "", distributed.ErrClosed
 	}
 	keys, next, err := b.nodes[server].scan(ctx, from, prefix, limit)

@@ -48,7 +48,7 @@ func TestInspectionOfAMajority(t *testing.T) {
 	s.all[1].Do("SET", "shop:a", "wllock:1:OTHER")
 	s.all[1].Do("SET", "shop:b", "wllock:1:OTHER") // a vote of one server
 	found := inspected(t, b, "shop:a")
-	require.Equal(t, l.(*lease).a.token, found.State)
+	require.Equal(t, bidOf(l).token, found.State)
 	require.False(t, inspected(t, b, "shop:b").Held())
 	require.Equal(t, []string{"shop:a"}, slices.Compact(listed(t, b, "shop:", 10))) // it is young
 	record, err := b.Break(t.Context(), found, "me", "it is stuck")
@@ -97,7 +97,7 @@ func TestABrokenLeaseWinsNoVotesBack(t *testing.T) {
 	t.Parallel()
 	s := start(t, 5)
 	b, operator := s.open(WithQuorumFences()), s.open(WithQuorumFences())
-	l := leaseOf(t, b, request("k", "a")).(*lease)
+	l := leaseOf(t, b, request("k", "a"))
 	_, _ = l.NextFence()
 	require.NoError(t, l.Refill(t.Context()))
 	found := inspected(t, operator, "k")
@@ -105,7 +105,7 @@ func TestABrokenLeaseWinsNoVotesBack(t *testing.T) {
 	for i := range b.quorum {
 		require.Equal(t, "broken", says(t, operator.nodes[i], c))
 		for range 3 { // the first finds the vote gone; without the record the others would win it back
-			<-l.extend().decided
+			<-bidOf(l).extend().decided
 		}
 		require.Equal(t, i < 2, l.Healthy(), "after %d servers", i+1)
 	}

@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -11,7 +12,7 @@ import (
 )
 
 // A claim that is answered when the votes have expired is no lease, though a majority votes for us: another may have held the lock
-// in between, and a server among them may not count.
+// in between, and a server among them may not count. What is left of the votes is released.
 func TestAClaimThatIsAnsweredTooLate(t *testing.T) {
 	t.Parallel()
 	s := start(t, 3)
@@ -19,18 +20,16 @@ func TestAClaimThatIsAnsweredTooLate(t *testing.T) {
 	leaseOf(t, b, request("k", "a")).Abandon() // it is in the way, no more
 	p, a := placeOf(t, b, request("k", "b"))
 	a.mu.Lock()
-	a.state = claiming
-	asked := a.seats[0].last.number
+	a.phase, a.until = won, time.Now() // which is when they expire
 	a.mu.Unlock()
 	for _, one := range s.all { // as if it had the votes
 		one.Do("SET", a.key(), a.token)
 	}
-	a.claim(time.Now()) // which is when they expire
-	l := await(t, p)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	require.Greater(t, a.seats[0].last.number, asked, "votes of later questions are needed")
-	require.True(t, l.Healthy())
+	claim := a.extend()
+	<-claim.decided
+	require.Equal(t, refused, claim.verdict)
+	require.Nil(t, <-p.Granted(), "votes of later questions are needed")
+	require.True(t, leaseOf(t, b, request("k", "b")).Healthy())
 }
 
 // A renewal that is answered when the lease has expired does not bring it back, if its end was not noticed yet: this process may
@@ -39,48 +38,65 @@ func TestARenewalThatIsAnsweredTooLate(t *testing.T) {
 	t.Parallel()
 	s := start(t, 3)
 	b := s.open()
-	a := newAttempt(b, request("k", "a"))
-	for range 100 {
-		l := newLease(a)
-		now := time.Now()
-		b.keeper.Keep(&l.Lease, l, time.Minute, now.Add(time.Millisecond), now.Add(time.Minute))
+	for i := range 5 {
+		l := leaseOf(t, b, request(fmt.Sprint("k", i), "a", lasting(300*time.Millisecond)))
+		l.Abandon()
+		r := bidOf(l).renewal("renew")
 		for !distributed.Over(time.Now(), l.Until()) { // busy, so that the timer is late
 		}
-		r := l.renewal()
-		r.sent, r.tally.held = now, b.quorum
-		r.mu.Lock()
-		then := r.decide(a)
-		r.mu.Unlock()
-		then()
-		require.True(t, l.over(), "it is valid again")
+		for _, n := range b.nodes {
+			k := &ask{node: n}
+			k.Reply = "held 0 3600000 0"
+			r.done(k)
+		}
+		require.True(t, bidOf(l).over(), "it is valid again")
 		require.Equal(t, refused, r.verdict)
 	}
 }
 
 // A release waits for a first try of each server, and for no question that an Enter has made needless.
 func TestWhatAReleaseWaitsFor(t *testing.T) {
-	b := &Backend{quorum: 2, attempts: newAttempts()}
-	begun := func() *lease {
-		l := newLease(&attempt{b: b, seats: make([]seat, 3)})
-		l.parting.begun, l.parting.underWay = true, []int{1, 1, 1}
+	b := &Backend{quorum: 2}
+	begun := func() *bid {
+		l := &bid{b: b, until: time.Now(), parting: newParting(3)}
+		l.parting.underWay = []int{1, 1, 1}
 		return l
 	}
 	l := begun()
 	l.parted(0, '1', true, nil)
 	l.parted(1, '0', true, nil)
-	require.False(t, l.parting.decided)
+	require.Equal(t, pending, l.parting.verdict)
 	l.parted(2, 0, false, errLate)
-	require.True(t, l.parting.decided)
-	require.NoError(t, l.parting.err)
+	require.Equal(t, granted, l.parting.verdict)
+	<-l.parting.done
 
 	l = begun()
 	l.adopt()
 	for i := range 2 {
-		require.False(t, l.parting.decided)
+		require.Equal(t, pending, l.parting.verdict)
 		require.True(t, l.needless(i))
 		l.parted(i, '0', true, nil)
 	}
-	require.ErrorIs(t, l.parting.err, distributed.ErrLeaseLost)
+	require.Equal(t, refused, l.parting.verdict)
+}
+
+// When all tries of a release are over and no majority has answered, it is tried again where nobody has.
+func TestAReleaseIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	s := start(t, 3)
+	b := s.open()
+	l := bidOf(leaseOf(t, b, request("k", "a")))
+	for i := range 3 {
+		l.mu.Lock()
+		l.parting.underWay[i]++
+		l.mu.Unlock()
+	}
+	l.parted(0, '1', true, nil)
+	l.parted(1, 0, true, errLate)
+	l.parted(2, 0, true, errLate)
+	require.Equal(t, unavailable, l.parting.verdict)
+	<-l.depart()
+	require.Equal(t, granted, l.parting.verdict)
 }
 
 // A foreigner's lock is respected whatever its value is.
@@ -124,7 +140,9 @@ func TestAYieldWithoutAnswer(t *testing.T) {
 		a.mu.Lock()
 		then := a.yield(standing{owner: "wllock:1:NOBODY", mode: "x", rest: time.Second})
 		a.mu.Unlock()
-		then()
+		if then != nil {
+			then()
+		}
 		return s.proxies[0].Swallowed() > 0
 	}, patience, time.Millisecond)
 	require.Eventually(t, func() bool { // by heartbeats it would stay
@@ -136,7 +154,7 @@ func TestAYieldWithoutAnswer(t *testing.T) {
 	}
 	select {
 	case l := <-p.Granted():
-		require.NotEqual(t, a.token, l.(*lease).a.token)
+		require.NotEqual(t, a.token, bidOf(l).token)
 		release(t, l)
 	case <-time.After(patience):
 		t.Fatal("not granted")
@@ -152,9 +170,8 @@ func TestAYieldShortensNoVote(t *testing.T) {
 	s.listening(b)
 	one := b.nodes[0]
 	req := request("k", "a", shared)
-	target, yields := newAttempt(b, req), newAttempt(b, req)
-	require.True(t, b.attempts.inherit(target)) // else what is announced to it is given back
-	for _, a := range []*attempt{target, yields} {
+	target, yields := known(b, req), newBid(b, req) // else what is announced to it is given back
+	for _, a := range []*bid{target, yields} {
 		require.Contains(t, says(t, one, a.call(enterScript, "s", 1, a.asked, 0, "")), "vote")
 	}
 	require.Contains(t, says(t, one, target.renewCall("s", 0)), "held")
@@ -172,8 +189,7 @@ func TestAYieldLetsNobodyPass(t *testing.T) {
 	s.listening(b)
 	one := b.nodes[0]
 	reads := request("k", "c", shared)
-	holder, writer, behind := newAttempt(b, reads), newAttempt(b, request("k", "b")), newAttempt(b, reads)
-	require.True(t, b.attempts.inherit(holder))
+	holder, writer, behind := known(b, reads), newBid(b, request("k", "b")), newBid(b, reads)
 	require.Contains(t, says(t, one, writer.call(enterScript, "x", 1, writer.asked, 0, "")), "vote")
 	require.Contains(t, says(t, one, behind.call(enterScript, "s", 1, behind.asked, 0, "")), "wait")
 	says(t, one, writer.call(yieldScript, "x", 2, writer.asked, holder.token, "s", 60_000))
@@ -187,7 +203,7 @@ func TestCopyOfTheProcessIsAnother(t *testing.T) {
 	s := start(t, 3)
 	b, twin := s.open(), s.open()
 	twin.process = b.process
-	b.attempts.last, twin.attempts.last = 1<<52, 1<<52 // of the future: the same number is next
+	b.tokens.last, twin.tokens.last = 1<<52, 1<<52 // of the future: the same number is next
 	l := leaseOf(t, b, request("k", "i"))
 	require.ErrorIs(t, refusal(t, twin, request("k", "i", noWait)), distributed.ErrHeld)
 	release(t, l)
@@ -198,8 +214,7 @@ func TestCopyOfTheProcessIsAnother(t *testing.T) {
 func TestAnAnswerThatIsOlderThanANotice(t *testing.T) {
 	t.Parallel()
 	b := start(t, 3).open()
-	a := newAttempt(b, request("k", "a"))
-	l := newLease(a)
+	a := known(b, request("k", "a"))
 	before := time.Now()
 	a.mu.Lock()
 	for i := range a.seats {
@@ -210,9 +225,13 @@ func TestAnAnswerThatIsOlderThanANotice(t *testing.T) {
 	a.mu.Lock()
 	a.seats[0].told(standing{kind: 'v', longest: a.ttl}, time.Now())
 	require.True(t, a.seats[0].standing.contended)
-	a.lease = l
-	l.start(before.Add(time.Minute))
+	a.win()
+	require.EqualValues(t, 1, a.contends)
 	a.mu.Unlock()
+
+	l := leaseOf(t, b, request("k", "a"))
+	a, before = bidOf(l), time.Now()
+	a.contended(0, true, time.Time{})
 	require.True(t, l.Contended())
 	a.contended(0, false, before)
 	require.True(t, l.Contended())
@@ -239,12 +258,13 @@ func TestAReleaseWithoutAnswerIsNoLoss(t *testing.T) {
 		require.Positive(t, p.Swallowed())
 	}
 
-	prev := leaseOf(t, b, request("k", "a", lasting(10*time.Second))).(*lease)
+	prev := leaseOf(t, b, request("k", "a", lasting(10*time.Second)))
 	swallow(enterScript.SHA)
 	req := request("k", "a", lasting(10*time.Second))
 	req.Prev = prev
 	next := leaseOf(t, b, req)
-	<-prev.parting.done
-	require.NoError(t, prev.parting.err)
+	<-bidOf(prev).parting.done
+	require.Equal(t, granted, bidOf(prev).parting.verdict)
+	release(t, prev)
 	release(t, next)
 }

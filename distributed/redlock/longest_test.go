@@ -38,7 +38,7 @@ func TestALongTTLIsForgotten(t *testing.T) {
 	b := s.open()
 	one := s.all[0]
 	release(t, leaseOf(t, b, request("k", "a", lasting(time.Hour))))
-	a := newAttempt(b, request("k2", "a"))
+	a := newBid(b, request("k2", "a"))
 	longest := func(mode string) time.Duration { // the quick way for x, else the other
 		s := readEnter(says(t, b.nodes[0], a.call(enterScript, mode, 1, a.asked, 0, "")))
 		says(t, b.nodes[0], a.call(leaveScript, mode, 0))
@@ -69,7 +69,7 @@ func TestARenewalTellsAYoungServer(t *testing.T) {
 	s := start(t, 3)
 	b := s.open()
 	s.all[0].Do("FLUSHALL")
-	a := newAttempt(b, request("k", "a"))
+	a := newBid(b, request("k", "a"))
 	require.Zero(t, readEnter(says(t, b.nodes[0], a.call(enterScript, "x", 1, a.asked, 0, ""))).longest, "it does not count for this one")
 	says(t, b.nodes[0], a.renewCall("x", 0))
 	require.Equal(t, a.ttl, readEnter(says(t, b.nodes[0], a.call(enterScript, "x", 1, a.asked, 0, ""))).longest)

@@ -276,7 +276,7 @@ func (n *node) finish(k *ask) {
 func (n *node) again(k *ask) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.closed || len(n.chores) >= maxChores || !time.Now().Before(k.until) || n.b.closing() && !time.Now().Before(n.b.giveUp()) {
+	if n.closed || len(n.chores) >= maxChores || !time.Now().Before(k.until) {
 		return false
 	}
 	n.chores = append(n.chores, k)

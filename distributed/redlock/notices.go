@@ -15,7 +15,7 @@ import (
 func (b *Backend) listen() {
 	b.once.Do(func() {
 		for _, n := range b.nodes {
-			b.listens.Go(func() { n.tr.ListenTo(b.listenCtx, n.channels, b.pace.Interval, n) })
+			b.listens.Go(func() { n.tr.ListenTo(b.shut, n.channels, b.pace.Interval, n) })
 		}
 	})
 }
@@ -28,20 +28,15 @@ func (n *node) OnSubscribe(channel string) {
 	if n.losses.Back() {
 		n.b.log.Info("redlock: subscription is back", "server", n.name)
 	}
-	all := n.b.attempts.list()
+	all := n.b.lane.Attempts()
 	for _, a := range all {
-		if a.in != in {
+		pause := conn.SyncPause(len(all), a.TTL)
+		if a.Wire.bid.Load().in != in {
 			continue
 		}
-		at := time.Now().Add(conn.SyncPause(len(all), a.ttl))
-		a.mu.Lock()
-		l := a.lease
-		if a.state == waiting {
-			a.beatBy(at)
-		}
-		a.mu.Unlock()
-		if l != nil {
-			l.RenewBy(at)
+		a.LookSooner(pause)
+		if a.Held() {
+			a.Lease().RenewBy(time.Now().Add(pause))
 		}
 	}
 }
@@ -55,21 +50,21 @@ func (n *node) OnRefused(channel string, err error) {
 
 // OnDisconnect implements conn.ChannelListener. A server that is away is logged by its node.
 func (n *node) OnDisconnect(err error) {
-	if n.b.listenCtx.Err() != nil {
+	if n.b.shut.Err() != nil {
 		return
 	}
 	level := slog.LevelDebug
 	if errors.Is(err, conn.ErrAstray) && n.losses.Lost() {
 		level = slog.LevelWarn
 	}
-	n.b.log.Log(n.b.listenCtx, level, "redlock: subscription lost, places are served by heartbeats", "server", n.name, "error", err)
+	n.b.log.Log(n.b.shut, level, "redlock: subscription lost, places are served by heartbeats", "server", n.name, "error", err)
 }
 
 // Expects implements conn.ChannelListener (rule Q12).
 func (n *node) Expects() (channel, key string) {
-	for _, a := range n.b.attempts.some(fewExpecting) {
-		if !a.stale() {
-			return prefixOf(a.in.system) + n.b.process, a.key()
+	for _, a := range n.b.lane.Some(fewExpecting) {
+		if a.Waiting() || a.Held() {
+			return prefixOf(conn.SystemOf(a.Key)) + n.b.process, a.Key
 		}
 	}
 	return "", ""
@@ -89,63 +84,65 @@ func (n *node) OnMessage(channel, text string) {
 	if !ok || process != n.b.process || conn.SystemOf(m.key) != conn.SystemIn(channel) {
 		return
 	}
-	a := n.b.attempts.find(m.token)
+	a := n.b.tokens.find(m.token)
 	switch {
-	case a != nil && a.key() != m.key:
 	case a == nil && m.kind == "vote":
-		n.giveBack(m)
-	case a == nil:
+		n.b.stray(m.token, m.key).leave(n)
+	case a == nil, a.key() != m.key:
 	case m.kind == "vote":
 		a.noticed(n, m)
 	case m.kind == "gone":
-		a.verify()
+		if a.a.Held() {
+			a.extend() // no notice is believed (rule Q10)
+		}
 	case m.kind == "idle", m.instance != a.instance:
 		a.contended(n.index, m.kind == "want", time.Time{})
 	}
 }
 
-// giveBack returns a vote that nobody here waits for any more.
-func (n *node) giveBack(m message) {
-	in := n.b.space(conn.SystemOf(m.key))
-	a := &attempt{b: n.b, in: in, token: m.token, instance: "-", keys: keysOf(m.key), lane: laneOf(m.key), ttl: conn.OrphanTTL}
-	a.leaveNode(n, time.Now().Add(conn.OrphanTTL), nil)
-}
-
 // contended notes what one server says about others that wait: by a notice (sent is zero), or by the answer to a renewal that was sent then,
 // which may be older than a notice. What a notice says before its lease is there is kept for that.
-func (a *attempt) contended(index int, waits bool, sent time.Time) {
+func (a *bid) contended(index int, waits bool, sent time.Time) {
 	a.mu.Lock()
 	s := &a.seats[index]
 	if sent.IsZero() {
 		s.contention(waits, time.Now())
 	}
-	waits = waits || s.wanted.After(sent)
-	l := a.lease
-	if l != nil {
-		l.contention(index, waits)
+	has := a.phase == won
+	if has {
+		include(&a.contends, index, waits || s.wanted.After(sent))
 	}
 	a.mu.Unlock()
-	if l != nil {
-		l.tellContended()
+	for tell := has; tell; { // of several at once each looks again after it has told, so what is told last is so
+		waits := a.waited()
+		a.a.Noticed(waits)
+		tell = a.waited() != waits
 	}
+}
+
+// waited reports that others wait, on one server at least: it may be the first to hear of a waiter.
+func (a *bid) waited() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.contends != 0
 }
 
 var _ conn.ChannelListener = (*node)(nil)
 
 // all asks every server a question like k and waits for a majority of answers; it returns the replies, "" of those that failed or are late.
 func (b *Backend) all(ctx context.Context, what string, limit time.Duration, k ask) ([]string, error) {
-	if b.attempts.isClosed() {
+	if b.client.Closed() {
 		return nil, distributed.ErrClosed
 	}
 	if err := b.twinned(); err != nil {
 		return nil, b.unavailable(what, err)
 	}
-	g := newGathering(b, what)
+	g := b.gather(what)
 	for _, n := range b.nodes {
 		one := k
 		one.lane, one.limit, one.done = lanes, limit, g.done
 		n.send(&one)
 	}
-	err := g.wait(ctx, limit+limit/2)
+	_, err := g.wait(ctx, limit+limit/2)
 	return g.texts(), err
 }

@@ -21,7 +21,7 @@ func TestAHolderCountsNoYoungServer(t *testing.T) {
 	b := s.open(WithQuorumFences())
 	l := leaseOf(t, b, request("k", "a"))
 	renewed := func() bool {
-		r := l.(*lease).extend()
+		r := bidOf(l).extend()
 		<-r.decided
 		return r.verdict == granted
 	}
@@ -51,7 +51,7 @@ func TestAVoteThatAServerForgotCountsForOne(t *testing.T) {
 	s := startFor(t, 3, ttl)
 	s.all[0].Do("SET", "k", "foreign")
 	holder, ofHolder := ownLinks(t, s)
-	holder.attempts.last = 1 << 52 // its clock is ahead, so the waiter is the older one, and yields nothing
+	holder.tokens.last = 1 << 52 // its clock is ahead, so the waiter is the older one, and yields nothing
 	first := leaseOf(t, holder, request("k", "holder", lasting(ttl), noWait))
 	waiter, ofWaiter := ownLinks(t, s)
 	ofWaiter[1].SetHalfOpen(true)
@@ -72,7 +72,7 @@ func TestAVoteThatAServerForgotCountsForOne(t *testing.T) {
 	ofWaiter[0].SetHalfOpen(true)
 	s.all[0].Do("FLUSHALL")
 	for range 10 {
-		<-first.(*lease).extend().decided
+		<-bidOf(first).extend().decided
 		time.Sleep(ttl / 100)
 	}
 	first.Abandon()

@@ -29,7 +29,7 @@ func TestARepeatedEnterExtendsWhatItCounts(t *testing.T) {
 	one := s.all[0]
 	for _, mode := range []string{"x", "s"} {
 		t.Run(mode, func(t *testing.T) {
-			a := newAttempt(b, request("k"+mode, "a"))
+			a := newBid(b, request("k"+mode, "a"))
 			require.Contains(t, says(t, b.nodes[0], a.call(enterScript, mode, 1, a.asked, 0, "")), "vote")
 			one.Do("PEXPIRE", a.key(), 5000) // as if so much of W had passed
 			if mode == "s" {
@@ -48,7 +48,7 @@ func TestARepeatedEnterLeavesTheQueue(t *testing.T) {
 	s := start(t, 3)
 	b := s.open()
 	one := s.all[0]
-	a := newAttempt(b, request("k", "a"))
+	a := newBid(b, request("k", "a"))
 	one.Do("SET", "k", "foreign")
 	enter := a.call(enterScript, "x", 1, a.asked, 0, "")
 	require.Contains(t, says(t, b.nodes[0], enter), "wait")
@@ -87,8 +87,7 @@ func TestABrokenLeaseGetsNoVoteBack(t *testing.T) {
 	for name, held := range map[string]bool{"broken": true, "other": false} {
 		t.Run(name, func(t *testing.T) {
 			req := request("k"+name, "a")
-			holder, waiter := newAttempt(b, req), newAttempt(b, req)
-			require.True(t, b.attempts.inherit(waiter)) // else what is announced to it is given back
+			holder, waiter := newBid(b, req), known(b, req) // else what is announced to it is given back
 			first, second := holder, waiter
 			if !held {
 				first, second = waiter, holder
@@ -135,7 +134,7 @@ func TestABrokenWaiterGoesOn(t *testing.T) {
 		one.Do("DEL", "k")
 	}
 	l := await(t, p)
-	require.NotEqual(t, broken, l.(*lease).a.token)
+	require.NotEqual(t, broken, bidOf(l).token)
 	release(t, l)
 }
 

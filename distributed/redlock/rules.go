@@ -8,7 +8,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 )
 
-// The rules of the quorum: plain functions of what was said and when. Whoever holds state (attempt, lease, renewal, parting, node) asks
+// The rules of the quorum: plain functions of what was said and when. Whoever holds state (bid, poll, parting, node) asks
 // them, under its own mutex. Q1 to Q11 stand in doc.go, K4 in docs/design.md.
 //
 // # The model
@@ -38,7 +38,7 @@ import (
 //	   is not answered may be carried out later: that vote never counts again for this token (void, Q3). A question that comes late
 //	   names a token that nobody has but its attempt, so it takes nothing from others.
 //	3. So a lease has the votes of a majority while it is valid. It begins with q votes that count, and lasts as long as the q-th newest of
-//	   them (validUntil). A renewal that q servers answer with "held" makes it valid for T from the sending, if it is decided before the
+//	   them (majoritySince). A renewal that q servers answer with "held" makes it valid for T from the sending, if it is decided before the
 //	   lease ends (renewalTally): so there is no gap. A claim is the first renewal.
 //	4. Two majorities share a server. Let A be granted while B is valid, as the first such moment, with one of the two exclusive, and s be
 //	   a server that A counts and that B's last round has counted. If s has not lost its data it has B's vote (2, 3), so A's is none.
@@ -239,21 +239,16 @@ func (v *vote) counts(now time.Time, ttl, longest time.Duration) bool {
 		!distributed.Over(now, distributed.Validity(v.since, distributed.ClaimWindow(ttl)))
 }
 
-// validUntil is up to when a majority of votes lasts, each for d from the sending of the question that it answers or follows
-// (rule K4): the majority that lasts longest ends with the q-th newest of them. ok is false if there is no majority.
-func validUntil(n int, since []time.Time, d time.Duration) (until time.Time, ok bool) {
+// majoritySince is from when on a majority of votes lasts, each from the sending of the question that it answers or follows (rule K4). The
+// majority that lasts longest begins with the q-th newest of them. ok is false if there is no majority.
+func majoritySince(n int, since []time.Time) (sent time.Time, ok bool) {
 	q := quorum(n)
 	if len(since) < q {
 		return time.Time{}, false
 	}
 	newest := slices.Clone(since)
 	slices.SortFunc(newest, func(a, b time.Time) int { return b.Compare(a) })
-	return distributed.Validity(newest[q-1], d), true
-}
-
-// late reports that too little of a claim window is left for a claim in the background.
-func late(now, until time.Time, window time.Duration) bool {
-	return distributed.Left(now, until) < window/4
+	return newest[q-1], true
 }
 
 // tally is what is known of a question that asks all servers for their votes.

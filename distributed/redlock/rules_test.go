@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/wllock/wllock/distributed"
 )
 
 // at is a moment of the tables, in s.
@@ -63,8 +61,8 @@ func TestRules(t *testing.T) {
 		for _, s := range since {
 			all = append(all, at(s))
 		}
-		if until, ok := validUntil(5, all, seconds(10)); ok {
-			return until
+		if sent, ok := majoritySince(5, all); ok {
+			return sent
 		}
 		return "no majority"
 	}
@@ -139,11 +137,9 @@ func TestRules(t *testing.T) {
 		{"vote: a notice of a restart", counts(3, asks(0), waitsAt(1), func(v *vote) { v.noticed(1, 0, rulesTTL, at(2)) }), false},
 		{"vote: and an answer of before that", counts(3, asks(0), func(v *vote) { v.noticed(1, 0, rulesTTL, at(1)) }, waitsAt(2)), false},
 
-		{"until: none", lasts(1, 2), "no majority"},
-		{"until: the third newest of five", lasts(1, 5, 9, 7), distributed.Validity(at(5), seconds(10))},
-		{"until: all", lasts(1, 1, 9, 9, 9), distributed.Validity(at(9), seconds(10))},
-		{"late: a quarter of the window is left", late(at(0), at(2.5), seconds(10)), false},
-		{"late: less", late(at(0), at(2.4), seconds(10)), true},
+		{"since: none", lasts(1, 2), "no majority"},
+		{"since: the third newest of five", lasts(1, 5, 9, 7), at(5)},
+		{"since: all", lasts(1, 1, 9, 9, 9), at(9)},
 
 		{"tally: nothing", tally{n: 5}.judge(), pending},
 		{"tally: two votes", tally{n: 5, votes: 2, waits: 2}.judge(), pending},

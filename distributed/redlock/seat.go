@@ -2,7 +2,7 @@ package redlock
 
 import "time"
 
-// seat is what an attempt knows of itself on one server. Its fields are guarded by attempt.mu.
+// seat is what a bid knows of itself on one server. Its fields are guarded by bid.mu.
 type seat struct {
 	vote
 	standing standing // the last; kind 0: none yet
@@ -49,8 +49,8 @@ func (s *seat) contention(waits bool, at time.Time) {
 	}
 }
 
-// votedUntil is up to when a majority of votes lasts. The caller holds mu.
-func (a *attempt) votedUntil() (time.Time, bool) {
+// votedSince is when the question was sent from which on a majority of votes lasts. The caller holds mu.
+func (a *bid) votedSince() (time.Time, bool) {
 	now, longest := time.Now(), a.longest()
 	var since []time.Time
 	for i := range a.seats {
@@ -58,5 +58,5 @@ func (a *attempt) votedUntil() (time.Time, bool) {
 			since = append(since, s.since)
 		}
 	}
-	return validUntil(len(a.seats), since, a.window())
+	return majoritySince(len(a.seats), since)
 }

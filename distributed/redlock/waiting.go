@@ -2,9 +2,11 @@ package redlock
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/driver"
 )
 
 const (
@@ -23,29 +25,32 @@ const (
 )
 
 // considerWaiting looks whether the place has a majority, or what to do about a split vote. The caller holds mu.
-func (a *attempt) considerWaiting() func() {
+func (a *bid) considerWaiting(plan func(*attempt, driver.Standing)) func() {
 	if a.tally().judge() == granted {
 		return a.win()
 	}
-	busy, voted := false, false
-	for i := range a.seats {
-		busy = busy || a.seats[i].busy
-		voted = voted || a.seats[i].given()
-	}
+	busy, voted := slices.ContainsFunc(a.seats, func(s seat) bool { return s.busy }), a.voted()
 	if busy && a.hanging() {
 		return nothing // more is known soon
 	}
 	if voted {
 		if r := a.rival(); r.owner != "" {
-			return a.yield(r)
+			if then := a.yield(r); then != nil {
+				return then
+			}
 		}
 	}
-	a.schedule(voted)
-	return nothing
+	s := driver.Standing{Kind: driver.Queued, Sent: a.started, Holder: a.holder(), Next: a.next(voted)}
+	return func() { plan(a.a, s) }
+}
+
+// voted reports that a server votes for us, whether that counts or not. The caller holds mu.
+func (a *bid) voted() bool {
+	return slices.ContainsFunc(a.seats, func(s seat) bool { return s.given() })
 }
 
 // hanging reports that fewer than a majority have answered: what they say is no basis for a decision. The caller holds mu.
-func (a *attempt) hanging() bool {
+func (a *bid) hanging() bool {
 	answered := 0
 	for i := range a.seats {
 		if !a.seats[i].busy {
@@ -59,7 +64,7 @@ func (a *attempt) hanging() bool {
 // vote is split, if that is another (rule Q4). All instances choose alike, so the votes meet. What was said before we got our last
 // vote tells of the holder before us, and so may what was said in the same round: the servers are asked once more before. The
 // caller holds mu.
-func (a *attempt) rival() (r standing) {
+func (a *bid) rival() (r standing) {
 	if a.splits == 0 {
 		return r
 	}
@@ -90,8 +95,8 @@ func (a *attempt) rival() (r standing) {
 	return oldest
 }
 
-// yield gives our votes to another attempt. The caller holds mu.
-func (a *attempt) yield(to standing) func() {
+// yield gives our votes to another bid. Nil: there is none that can be asked for now. The caller holds mu.
+func (a *bid) yield(to standing) func() {
 	now := time.Now()
 	var sends []func()
 	for i := range a.seats {
@@ -104,8 +109,7 @@ func (a *attempt) yield(to standing) func() {
 		sends = append(sends, func() { a.b.nodes[i].send(k) })
 	}
 	if len(sends) == 0 {
-		a.schedule(true)
-		return nothing
+		return nil
 	}
 	a.b.splits.Add(1)
 	return func() {
@@ -116,7 +120,7 @@ func (a *attempt) yield(to standing) func() {
 }
 
 // beaten takes the answer to a heartbeat or a yield.
-func (a *attempt) beaten(k *ask) {
+func (a *bid) beaten(k *ask) {
 	s := standing{}
 	if k.Err == nil {
 		s = readStanding(k.Reply)
@@ -127,8 +131,8 @@ func (a *attempt) beaten(k *ask) {
 	a.answered(k, s)
 }
 
-// schedule plans the next heartbeat. The caller holds mu.
-func (a *attempt) schedule(voted bool) {
+// next is when to send the next heartbeat. The caller holds mu.
+func (a *bid) next(voted bool) time.Duration {
 	heartbeat := distributed.HeartbeatInterval(a.ttl)
 	next := jittered(min(heartbeat, slowestBeat) * 9 / 10)
 	foreign, now, longest := false, time.Now(), a.longest()
@@ -158,23 +162,11 @@ func (a *attempt) schedule(voted bool) {
 	} else {
 		a.polls = 0
 	}
-	a.beatAt(now.Add(next))
-}
-
-// beatAt plans the next heartbeat, beatBy one that comes no later: what messages say puts none off. The caller holds mu.
-func (a *attempt) beatAt(at time.Time) {
-	a.due = at
-	a.b.beats.Put(&a.item, at)
-}
-
-func (a *attempt) beatBy(at time.Time) {
-	if a.state == waiting && (a.due.IsZero() || at.Before(a.due)) {
-		a.beatAt(at)
-	}
+	return next
 }
 
 // mostYoung reports that a majority votes for us and waits to count. The caller holds mu.
-func (a *attempt) mostYoung(now time.Time) bool {
+func (a *bid) mostYoung(now time.Time) bool {
 	n, longest := 0, a.longest()
 	for i := range a.seats {
 		if a.seats[i].young(now, a.ttl, longest) {
@@ -184,61 +176,50 @@ func (a *attempt) mostYoung(now time.Time) bool {
 	return n > len(a.seats)-a.b.quorum
 }
 
-// heartbeat is called by the timer with the places whose heartbeats are due.
-func (b *Backend) heartbeat(_ time.Time, due []*attempt) {
-	for _, a := range due {
-		a.beat(everyNode)
-	}
-}
-
 const everyNode = -1
 
-// beat sends a heartbeat to one server, or to all; not to one that has not answered the last question.
-func (a *attempt) beat(only int) {
+// beat sends a heartbeat to one server, or to all; not to one that has not answered the last question. It reports false if the bid does not
+// wait.
+func (a *bid) beat(only int) bool {
 	a.mu.Lock()
-	if a.state != waiting {
-		a.mu.Unlock()
-		return
-	}
-	now := time.Now()
+	waits, now := a.phase == waiting, time.Now()
 	asks := make([]*ask, len(a.seats))
 	for i := range a.seats {
-		if s := &a.seats[i]; !s.busy && (only == everyNode || only == i) {
+		if s := &a.seats[i]; waits && !s.busy && (only == everyNode || only == i) {
 			asks[i] = a.question(a.call(heartbeatScript, modeLetter(a.mode), s.ask(now), a.asked), a.beaten)
 		}
 	}
-	a.beatAt(now.Add(distributed.HeartbeatInterval(a.ttl))) // in case that nobody answers
 	a.mu.Unlock()
 	for i, k := range asks {
 		if k != nil {
 			a.b.nodes[i].send(k)
 		}
 	}
+	return waits
 }
 
+// sooner plans a heartbeat because of a message, which puts none off (rule Q11).
+func sooner(a *attempt, s driver.Standing) { a.LookSooner(s.Next) }
+
 // noticed takes a vote that a server has published.
-func (a *attempt) noticed(n *node, m message) {
+func (a *bid) noticed(n *node, m message) {
+	if a.hasEnded() { // or it was lost, and is not renewed
+		a.leave(n)
+		return
+	}
 	a.in.learn(m.longest)
 	m.age = a.in.trust(n.index, time.Time{}, m.age)
 	a.mu.Lock()
 	then := nothing
-	switch a.state {
-	case asking, waiting:
-		if a.seats[n.index].noticed(m, time.Now()) {
-			a.lastVote, a.splits = time.Now(), 0
-			due := a.due
-			if then = a.consider(); !due.IsZero() {
-				a.beatBy(due)
-			}
-		} else {
-			a.beatBy(time.Now().Add(expiryMargin)) // only a heartbeat can tell
-		}
-	case leased:
-		if a.lease.over() { // it was lost, and is not renewed
-			then = func() { a.leaveAgain(n) }
-		}
-	case ended:
-		then = func() { a.leaveAgain(n) }
+	switch {
+	case a.phase == ended: // meanwhile
+		then = func() { a.leave(n) }
+	case a.phase == won:
+	case a.seats[n.index].noticed(m, time.Now()):
+		a.lastVote, a.splits = time.Now(), 0
+		then = a.consider(sooner)
+	default:
+		then = func() { a.a.LookSooner(expiryMargin) } // only a heartbeat can tell
 	}
 	a.mu.Unlock()
 	then()

@@ -47,7 +47,7 @@ func nameOf(token string) string {
 
 // holder names the process that has the votes of a majority, as far as the answers to this attempt tell; "" for readers, whose
 // token is that of the first, who may have gone. The caller holds mu.
-func (a *attempt) holder() string {
+func (a *bid) holder() string {
 	seen := map[string]int{}
 	for i := range a.seats {
 		s := a.seats[i].standing
@@ -58,11 +58,4 @@ func (a *attempt) holder() string {
 		}
 	}
 	return ""
-}
-
-// Holder implements distributed.Place. It names a process.
-func (p place) Holder() string {
-	a := p.lock()
-	defer a.mu.Unlock()
-	return a.holder()
 }

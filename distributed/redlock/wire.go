@@ -72,8 +72,8 @@ func keysOf(key string) []string {
 	return []string{key, markOf(conn.SystemOf(key)), helper("q:", key), helper("w:", key)}
 }
 
-// call returns a script about the attempt. The number of the question is epoch; see vote.
-func (a *attempt) call(s *conn.Script, mode string, epoch uint64, more ...any) conn.Call {
+// call returns a script about the bid. The number of the question is epoch; see vote.
+func (a *bid) call(s *conn.Script, mode string, epoch uint64, more ...any) conn.Call {
 	args := make([]any, conn.HeadLen, conn.HeadLen+10+len(more))
 	s.Head(args, len(a.keys))
 	for i := range a.keys {
@@ -84,8 +84,15 @@ func (a *attempt) call(s *conn.Script, mode string, epoch uint64, more ...any) c
 }
 
 // question is a call about the attempt's lock, to be tried once.
-func (a *attempt) question(c conn.Call, done func(*ask)) *ask {
+func (a *bid) question(c conn.Call, done func(*ask)) *ask {
 	return &ask{Call: c, in: a.in, lane: a.lane, ttl: a.ttl, done: done}
+}
+
+// toAll asks all servers. done is called with each answer.
+func (a *bid) toAll(c conn.Call, done func(*ask)) {
+	for _, n := range a.b.nodes {
+		n.send(a.question(c, done))
+	}
 }
 
 // standing is what a server says about an attempt.

@@ -97,7 +97,7 @@ var rooms = []room{
 	},
 	{
 		path: "distributed/redlock", what: "backend on independent Redis servers",
-		knows: append([]string{"internal/tlsfile", "internal/openurl", "internal/redisopts", "internal/conn", "internal/parts"}, backend...), imports: []string{redisClient},
+		knows: []string{"internal/keyless", "internal/tlsfile", "internal/openurl", "internal/redisopts", "internal/conn", "internal/parts", "internal/identity", "distributed", "distributed/keepalive", "distributed/driver"}, imports: []string{redisClient},
 	},
 
 	{path: "internal/zktest", what: "ZooKeeper servers for tests", knows: []string{"internal/testproc"}, sealed: nothing},

@@ -1,0 +1,267 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/driver"
+	"github.com/wllock/wllock/distributed/keepalive"
+	"github.com/wllock/wllock/internal/conn"
+	"github.com/wllock/wllock/internal/identity"
+	"github.com/wllock/wllock/internal/keyless"
+)
+
+// attempt is one Enter and what became of it: see package driver.
+type attempt = driver.Attempt[claim]
+
+// claim is what we keep of an attempt: the bid that stands for it now.
+type claim struct{ bid atomic.Pointer[bid] }
+
+// bid is what one token has at the servers, and what they have said about it. Package driver owns the attempt behind it.
+//
+//	asking ──a majority of votes──▶ won: the attempt has, or gets, the lease
+//	   ├─no majority──▶ waiting ──votes of a majority──▶ won
+//	   │                   └─restart──▶ ended: another bid stands for the attempt
+//	   └─all──▶ ended: what still comes is removed again
+type bid struct {
+	b        *Backend
+	a        *attempt // nil: nobody's
+	in       *space   // of its key's system
+	asked    uint64   // the number of its id: when, in microseconds; or later, if another came at that time
+	token    string
+	instance string // as scripts know it
+	keys     []string
+	lane     int
+	mode     distributed.Mode
+	ttl      time.Duration
+	noWait   bool
+	settled  chan struct{} // closed with result
+
+	mu       sync.Mutex // guards all below; taken before that of the attempt, and never while calling out
+	phase    phase
+	seats    []seat
+	started  time.Time // of the round that enters
+	closed   bool      // the round has waited long enough for the slow
+	lingers  bool      // a timer for that has been started
+	result   driver.Standing
+	err      error     // in place of result
+	decided  bool      // settled is closed
+	splits   int       // questions about a split vote, without interruption
+	repeats  int       // of the question that enters, to servers that have failed
+	why      error     // of the majority that has failed and is asked again; nil: none has
+	polls    int       // of a foreigner's key, likewise
+	lastVote time.Time // when the last vote was noticed
+
+	until    time.Time // of won: until then its votes last, before they are renewed
+	contends uint64    // set of the servers where others wait, once it has won
+	vacant   uint64    // set of the servers that have lost our vote and may vote again
+	shared   bool      // its votes are, or may be, those of a reader: also after Downgrade has begun
+	parting  parting
+}
+
+type phase uint8
+
+const (
+	asking phase = iota
+	waiting
+	won
+	ended
+)
+
+func newBid(b *Backend, req distributed.Request) *bid {
+	id := b.tokens.next()
+	return &bid{
+		b: b, in: b.space(conn.SystemOf(req.Key)), asked: id.Number, token: tokenOf(id, b.process), instance: instanceName(req.Instance),
+		keys: keysOf(req.Key), lane: laneOf(req.Key), mode: req.Mode, ttl: req.TTL, noWait: req.NoWait, shared: req.Mode == distributed.Shared,
+		settled: make(chan struct{}), seats: make([]seat, len(b.nodes)), parting: newParting(len(b.nodes)),
+	}
+}
+
+// stray is the bid of a token that nobody here waits for any more.
+func (b *Backend) stray(token, key string) *bid {
+	return &bid{
+		b: b, in: b.space(conn.SystemOf(key)), token: token, instance: "-", keys: keysOf(key), lane: laneOf(key), ttl: conn.OrphanTTL,
+		phase: ended, seats: make([]seat, len(b.nodes)), parting: newParting(len(b.nodes)),
+	}
+}
+
+func (a *bid) key() string           { return a.keys[0] }
+func (a *bid) window() time.Duration { return distributed.ClaimWindow(a.ttl) }
+
+// letter is the mode of its votes. The caller holds mu.
+func (a *bid) letter() string {
+	if a.shared {
+		return "s"
+	}
+	return "x"
+}
+
+// settle has Enter return. The caller holds mu.
+func (a *bid) settle(s driver.Standing, err error) {
+	if !a.decided {
+		a.decided, a.result, a.err = true, s, err
+		close(a.settled)
+	}
+}
+
+// fail ends the bid with an error: the Backend drops the attempt. The caller holds mu.
+func (a *bid) fail(err error) func() {
+	a.phase = ended
+	a.settle(driver.Standing{}, err)
+	return nothing
+}
+
+// await returns what the servers have decided, or ends with ctx or Close. If both come at once, the decision wins.
+func (a *bid) await(ctx context.Context) (driver.Standing, error) {
+	select {
+	case <-a.settled:
+	case <-ctx.Done():
+	case <-a.b.shut.Done():
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.decided && a.result.Kind == driver.Queued:
+		s := a.result
+		s.Next, s.Holder = a.next(a.voted()), a.holder() // others have answered meanwhile
+		return s, a.err
+	case a.decided:
+		return a.result, a.err
+	case ctx.Err() == nil:
+		a.fail(distributed.ErrClosed)
+	default:
+		a.fail(a.interrupted(ctx.Err()))
+	}
+	return driver.Standing{}, a.err
+}
+
+// interrupted is the error of a caller whose time is over, or who has gone. The caller holds mu.
+func (a *bid) interrupted(why error) error {
+	if t := a.tally(); errors.Is(why, context.DeadlineExceeded) && t.votes+t.waits < a.b.quorum { // the servers did not answer in time
+		a.b.exchanged("enter", a.started, why)
+		if a.why != nil {
+			why = conn.Expired(why, a.why)
+		}
+		return distributed.Unavailable("redlock: enter", why)
+	}
+	return keyless.Errorf("redlock: enter: %w", why)
+}
+
+// win notes a majority of votes. The Backend claims what has little of its window left. The caller holds mu.
+func (a *bid) win() func() {
+	sent, _ := a.votedSince()
+	a.phase, a.until = won, distributed.Validity(sent, a.window())
+	for i := range a.seats {
+		include(&a.contends, i, a.seats[i].standing.contended)
+	}
+	if a.contends != 0 {
+		a.a.Noticed(true) // there is no lease yet, so nothing is called back
+	}
+	s := driver.Standing{Kind: driver.Granted, Sent: sent, Next: driver.Never}
+	if !a.decided {
+		a.settle(s, nil)
+		return nothing
+	}
+	return func() { a.a.Stands(s) }
+}
+
+// restart has a bid with a new token stand for the attempt, because a yield was not answered and may be carried out at any time: a vote
+// that it takes back must be nobody's. Or a Break has met the bid while it had votes, and its token gets none any more. If it went on without
+// that server, it would keep a vote there that it cannot use, and with a few of them nobody could win. The caller holds mu.
+func (a *bid) restart() func() {
+	h := newBid(a.b, a.a.Request)
+	h.a, h.phase, h.started, h.decided = a.a, waiting, time.Now(), true
+	a.b.tokens.add(h)
+	a.b.tokens.forget(a)
+	a.phase = ended
+	a.a.Wire.bid.Store(h) // under mu: end finds one of the two
+	return func() {
+		a.depart()
+		a.a.Poke()
+	}
+}
+
+// end notes that the attempt neither asks, waits nor holds any more, and returns the bid that stood for it last.
+func end(a *attempt) *bid {
+	for {
+		one := a.Wire.bid.Load()
+		one.mu.Lock()
+		last := a.Wire.bid.Load() == one // else it was restarted
+		if last {
+			one.phase = ended
+		}
+		one.mu.Unlock()
+		if last {
+			one.b.tokens.forget(one)
+			return one
+		}
+	}
+}
+
+// lease is that of the attempt; nil: it has none.
+func (a *bid) lease() *keepalive.Lease {
+	if a.a == nil {
+		return nil
+	}
+	return a.a.Lease()
+}
+
+// over reports that what the bid has won has ended: the lease, or votes that are not renewed yet.
+func (a *bid) over() bool { return distributed.Over(time.Now(), a.lasts()) }
+
+// lasts is up to when the lease is valid, or the votes that are claimed.
+func (a *bid) lasts() time.Time {
+	if l := a.lease(); l != nil {
+		return l.Until()
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.until
+}
+
+// hasEnded reports that a vote that comes now is of no use.
+func (a *bid) hasEnded() bool {
+	a.mu.Lock()
+	phase := a.phase
+	a.mu.Unlock()
+	return phase == ended || phase == won && a.over()
+}
+
+// tokens are those of a Backend that ask, wait or hold.
+type tokens struct {
+	mu   sync.Mutex
+	last uint64          // guarded by mu; the latest number
+	bids map[string]*bid // guarded by mu
+}
+
+// next names a bid. Its number is the time in microseconds, so that numbers order the bids of all processes by age as well as clocks
+// agree, and greater than those before.
+func (t *tokens) next() identity.Attempt {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.last = max(t.last+1, uint64(time.Now().UnixMicro()))
+	return identity.NewAttempt(t.last)
+}
+
+// add has notices find a bid: before it is sent, because they can come before the reply.
+func (t *tokens) add(a *bid) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.bids[a.token] = a
+}
+
+func (t *tokens) find(token string) *bid {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.bids[token]
+}
+
+func (t *tokens) forget(a *bid) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.bids, a.token)
+}
