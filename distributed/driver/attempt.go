@@ -227,9 +227,10 @@ func (a *Attempt[W]) Noticed(waits bool) {
 	a.mu.Lock()
 	a.contended, a.noticed = waits, time.Now()
 	l := a.lease
+	changed := l != nil && l.Contend(waits) // under mu: messages of several servers come at once
 	a.mu.Unlock()
-	if l != nil {
-		l.SetContended(waits)
+	if changed {
+		l.NotifyContended()
 	}
 }
 

@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -40,130 +41,141 @@ func (a *bid) entered(k *ask, prev *bid) {
 	a.answered(k, s)
 }
 
-// answered takes what a server says about the attempt, or that it says nothing.
+// answered takes what a server says about the bid, or that it says nothing.
 func (a *bid) answered(k *ask, s standing) {
 	if k.Err == nil {
 		a.in.learn(s.longest)
 		s.age = a.in.trust(k.node.index, k.sent, s.age)
 	}
 	a.mu.Lock()
-	seat := &a.seats[k.node.index]
+	seat, then := &a.seats[k.node.index], nothing
 	if k.Err != nil {
 		seat.failed(k.Err)
 	} else {
 		seat.told(s, time.Now())
 	}
-	over := a.phase == ended
-	then := nothing
-	if a.phase == waiting && seat.void {
+	switch {
+	case a.phase == asking:
+		a.tell()
+	case a.phase == waiting && seat.void:
 		then = a.restart()
-	} else {
+	case a.phase == waiting:
 		then = a.consider((*attempt).Stands)
+	case a.phase == ended && (s.kind == 'v' || s.kind == 'w'): // it came after it was told to leave, and perhaps after that was done
+		then = func() { a.leave(k.node) }
 	}
 	a.mu.Unlock()
-	if over && k.Err == nil && (s.kind == 'v' || s.kind == 'w') { // it came after it was told to leave, and perhaps after that was done
-		a.leave(k.node)
-	}
 	then()
 }
 
 func nothing() {}
 
-// consider decides what follows from the seats, and returns what is to be done once mu is free. plan takes when to look again. The caller
-// holds mu.
-func (a *bid) consider(plan func(*attempt, driver.Standing)) (then func()) {
-	switch a.phase {
-	case asking:
-		return a.considerAsking()
-	case waiting:
-		return a.considerWaiting(plan)
+// tell has await look what is known by now, if that can be enough. The caller holds mu.
+func (a *bid) tell() {
+	if t := a.tally(); t.votes+t.waits >= a.b.quorum || t.judge() != pending {
+		select {
+		case a.news <- struct{}{}:
+		default:
+		}
 	}
-	return nothing
 }
 
-func (a *bid) considerAsking() func() {
-	t := a.tally()
-	switch t.judge() {
-	case granted:
-		a.b.exchanged("enter", a.started, nil)
-		return a.win()
-	case unavailable:
-		err := a.b.failures(a.errs())
-		a.b.exchanged("enter", a.started, err)
-		if again := a.askAgain(err); again != nil {
-			return again
+// await returns what the servers have decided of the round that enters. It ends with ctx or Close, unless they have decided by then.
+func (a *bid) await(ctx context.Context) (s driver.Standing, err error) {
+	var slow <-chan time.Time // a majority has answered, and waits for the others until then
+	then, closed := nothing, false
+	for again := true; again; then() {
+		select {
+		case <-a.news:
+		case <-slow:
+			closed = true
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-a.b.shut.Done():
+			err = distributed.ErrClosed
 		}
-		return a.fail(a.b.unavailable("enter", err))
-	case refused:
-		a.b.exchanged("enter", a.started, nil)
-		return a.refused()
+		a.mu.Lock()
+		t := a.tally()
+		t.closed, again, then = closed, false, nothing
+		switch v := t.judge(); {
+		case v == granted:
+			a.b.exchanged("enter", a.started, nil)
+			s, err = a.win(), nil
+		case v == refused:
+			s, then, err = a.refused()
+		case err != nil:
+			err = a.interrupted(err, t)
+		case v == unavailable:
+			then, err = a.askAgain()
+			again = err == nil
+		default:
+			if again = true; slow == nil && !a.noWait && t.votes+t.waits >= a.b.quorum {
+				slow = time.After(grace(a.ttl, a.b.roundTrip()))
+			}
+		}
+		if err != nil {
+			a.phase = ended
+		}
+		a.mu.Unlock()
 	}
-	if !a.lingers && !a.noWait && t.votes+t.waits >= a.b.quorum {
-		a.lingers = true
-		time.AfterFunc(grace(a.ttl, a.b.roundTrip()), a.closeRound)
+	return s, err
+}
+
+// interrupted is the error of a caller whose time is over, or who has gone. The caller holds mu.
+func (a *bid) interrupted(why error, t tally) error {
+	switch {
+	case errors.Is(why, distributed.ErrClosed):
+		return why
+	case errors.Is(why, context.DeadlineExceeded) && t.votes+t.waits < a.b.quorum: // the servers did not answer in time
+		a.b.exchanged("enter", a.started, why)
+		if a.why != nil {
+			why = conn.Expired(why, a.why)
+		}
+		return distributed.Unavailable("redlock: enter", why)
 	}
-	return nothing
+	return keyless.Errorf("redlock: enter: %w", why)
 }
 
 // refused takes that a majority does not vote for the bid: it waits, or has the votes of the others released. The caller holds mu.
-func (a *bid) refused() func() {
+func (a *bid) refused() (s driver.Standing, then func(), err error) {
+	a.b.exchanged("enter", a.started, nil)
 	if !a.noWait {
 		a.phase = waiting
-		a.settle(driver.Standing{Kind: driver.Queued, Sent: a.started}, nil)
-		return a.considerWaiting((*attempt).Stands)
+		return a.queued(), nothing, nil
 	}
 	if err := a.young(); err != nil {
-		return a.fail(a.b.unavailable("enter", err))
+		return s, nothing, a.b.unavailable("enter", err)
 	}
 	a.phase = ended
-	a.settle(driver.Standing{Kind: driver.Refused, Holder: a.holder()}, nil)
-	return func() { a.depart() }
+	return driver.Standing{Kind: driver.Refused, Holder: a.holder()}, func() { a.depart() }, nil
 }
 
 // askAgain asks the servers again that have failed, after a pause, as long as a vote would have half of its window left: most
-// failures are a busy server or a lost connection. It returns nil if a repeat does not help. The caller holds mu.
-func (a *bid) askAgain(err error) func() {
+// failures are a busy server or a lost connection. It returns an error if a repeat does not help. The caller holds mu.
+func (a *bid) askAgain() (then func(), err error) {
+	err = a.b.failures(a.errs())
+	a.b.exchanged("enter", a.started, err)
 	pause := jittered(doubled(firstBackoff/2, a.repeats, longestBackoff))
 	if conn.Classify(err) == conn.Permanent || errors.Is(err, distributed.ErrRefused) || errors.Is(err, distributed.ErrClosed) ||
 		time.Since(a.started)+pause > a.window()/2 {
-		return nil
+		return nothing, a.b.unavailable("enter", err)
 	}
 	a.repeats++
 	a.why = err
 	var asks []*ask
-	for i := range a.seats {
+	for i, n := range a.b.nodes {
 		if s := &a.seats[i]; s.err != nil {
 			s.err = nil
 			c := a.call(enterScript, modeLetter(a.mode), s.ask(time.Now()), a.asked, flag(a.noWait), "")
-			k := a.question(c, func(k *ask) { a.entered(k, nil) })
-			k.node = a.b.nodes[i]
-			asks = append(asks, k)
+			asks = append(asks, a.question(n, c, func(k *ask) { a.entered(k, nil) }))
 		}
 	}
-	return func() {
-		time.AfterFunc(pause, func() {
-			for _, k := range asks {
-				k.node.send(k)
-			}
-		})
-	}
-}
-
-// closeRound ends the wait for slow servers: a majority has answered.
-func (a *bid) closeRound() {
-	a.mu.Lock()
-	a.closed = true
-	then := nothing
-	if a.phase == asking {
-		then = a.considerAsking()
-	}
-	a.mu.Unlock()
-	then()
+	return func() { time.AfterFunc(pause, func() { sendAll(asks) }) }, nil
 }
 
 // tally counts the seats. The caller holds mu.
 func (a *bid) tally() tally {
-	t := tally{n: len(a.seats), closed: a.closed}
+	t := tally{n: len(a.seats)}
 	now, longest := time.Now(), a.longest()
 	for i := range a.seats {
 		switch s := &a.seats[i]; {

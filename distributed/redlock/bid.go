@@ -1,8 +1,7 @@
 package redlock
 
 import (
-	"context"
-	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/wllock/wllock/distributed/keepalive"
 	"github.com/wllock/wllock/internal/conn"
 	"github.com/wllock/wllock/internal/identity"
-	"github.com/wllock/wllock/internal/keyless"
 )
 
 // attempt is one Enter and what became of it: see package driver.
@@ -39,28 +37,22 @@ type bid struct {
 	mode     distributed.Mode
 	ttl      time.Duration
 	noWait   bool
-	settled  chan struct{} // closed with result
+	news     chan struct{} // holds one, of what may decide the round that enters
 
 	mu       sync.Mutex // guards all below; taken before that of the attempt, and never while calling out
 	phase    phase
 	seats    []seat
 	started  time.Time // of the round that enters
-	closed   bool      // the round has waited long enough for the slow
-	lingers  bool      // a timer for that has been started
-	result   driver.Standing
-	err      error     // in place of result
-	decided  bool      // settled is closed
 	splits   int       // questions about a split vote, without interruption
 	repeats  int       // of the question that enters, to servers that have failed
 	why      error     // of the majority that has failed and is asked again; nil: none has
 	polls    int       // of a foreigner's key, likewise
 	lastVote time.Time // when the last vote was noticed
 
-	until    time.Time // of won: until then its votes last, before they are renewed
-	contends uint64    // set of the servers where others wait, once it has won
-	vacant   uint64    // set of the servers that have lost our vote and may vote again
-	shared   bool      // its votes are, or may be, those of a reader: also after Downgrade has begun
-	parting  parting
+	until   time.Time // of won: until then its votes last, before they are renewed
+	vacant  uint64    // set of the servers that have lost our vote and may vote again
+	shared  bool      // its votes are, or may be, those of a reader: also after Downgrade has begun
+	parting parting
 }
 
 type phase uint8
@@ -77,7 +69,7 @@ func newBid(b *Backend, req distributed.Request) *bid {
 	return &bid{
 		b: b, in: b.space(conn.SystemOf(req.Key)), asked: id.Number, token: tokenOf(id, b.process), instance: instanceName(req.Instance),
 		keys: keysOf(req.Key), lane: laneOf(req.Key), mode: req.Mode, ttl: req.TTL, noWait: req.NoWait, shared: req.Mode == distributed.Shared,
-		settled: make(chan struct{}), seats: make([]seat, len(b.nodes)), parting: newParting(len(b.nodes)),
+		news: make(chan struct{}, 1), seats: make([]seat, len(b.nodes)), parting: newParting(len(b.nodes)),
 	}
 }
 
@@ -100,73 +92,19 @@ func (a *bid) letter() string {
 	return "x"
 }
 
-// settle has Enter return. The caller holds mu.
-func (a *bid) settle(s driver.Standing, err error) {
-	if !a.decided {
-		a.decided, a.result, a.err = true, s, err
-		close(a.settled)
-	}
-}
-
-// fail ends the bid with an error: the Backend drops the attempt. The caller holds mu.
-func (a *bid) fail(err error) func() {
-	a.phase = ended
-	a.settle(driver.Standing{}, err)
-	return nothing
-}
-
-// await returns what the servers have decided, or ends with ctx or Close. If both come at once, the decision wins.
-func (a *bid) await(ctx context.Context) (driver.Standing, error) {
-	select {
-	case <-a.settled:
-	case <-ctx.Done():
-	case <-a.b.shut.Done():
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	switch {
-	case a.decided && a.result.Kind == driver.Queued:
-		s := a.result
-		s.Next, s.Holder = a.next(a.voted()), a.holder() // others have answered meanwhile
-		return s, a.err
-	case a.decided:
-		return a.result, a.err
-	case ctx.Err() == nil:
-		a.fail(distributed.ErrClosed)
-	default:
-		a.fail(a.interrupted(ctx.Err()))
-	}
-	return driver.Standing{}, a.err
-}
-
-// interrupted is the error of a caller whose time is over, or who has gone. The caller holds mu.
-func (a *bid) interrupted(why error) error {
-	if t := a.tally(); errors.Is(why, context.DeadlineExceeded) && t.votes+t.waits < a.b.quorum { // the servers did not answer in time
-		a.b.exchanged("enter", a.started, why)
-		if a.why != nil {
-			why = conn.Expired(why, a.why)
-		}
-		return distributed.Unavailable("redlock: enter", why)
-	}
-	return keyless.Errorf("redlock: enter: %w", why)
-}
-
-// win notes a majority of votes. The Backend claims what has little of its window left. The caller holds mu.
-func (a *bid) win() func() {
-	sent, _ := a.votedSince()
-	a.phase, a.until = won, distributed.Validity(sent, a.window())
+// win takes a majority of votes. The Backend claims what has little of its window left. The caller holds mu.
+func (a *bid) win() driver.Standing {
+	now, longest := time.Now(), a.longest()
+	var since []time.Time
 	for i := range a.seats {
-		include(&a.contends, i, a.seats[i].standing.contended)
+		if s := &a.seats[i]; s.counts(now, a.ttl, longest) {
+			since = append(since, s.since)
+		}
 	}
-	if a.contends != 0 {
-		a.a.Noticed(true) // there is no lease yet, so nothing is called back
-	}
-	s := driver.Standing{Kind: driver.Granted, Sent: sent, Next: driver.Never}
-	if !a.decided {
-		a.settle(s, nil)
-		return nothing
-	}
-	return func() { a.a.Stands(s) }
+	sent := majoritySince(len(a.seats), since)
+	a.phase, a.until = won, distributed.Validity(sent, a.window())
+	contended := slices.ContainsFunc(a.seats, func(s seat) bool { return s.standing.contended })
+	return driver.Standing{Kind: driver.Granted, Sent: sent, Next: driver.Never, Contended: contended}
 }
 
 // restart has a bid with a new token stand for the attempt, because a yield was not answered and may be carried out at any time: a vote
@@ -174,7 +112,7 @@ func (a *bid) win() func() {
 // that server, it would keep a vote there that it cannot use, and with a few of them nobody could win. The caller holds mu.
 func (a *bid) restart() func() {
 	h := newBid(a.b, a.a.Request)
-	h.a, h.phase, h.started, h.decided = a.a, waiting, time.Now(), true
+	h.a, h.phase, h.started = a.a, waiting, time.Now()
 	a.b.tokens.add(h)
 	a.b.tokens.forget(a)
 	a.phase = ended

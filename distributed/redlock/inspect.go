@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
@@ -83,38 +82,6 @@ func (b *Backend) look(ctx context.Context, keys []string, named int) ([][]*repl
 		}
 	}
 	return all, nil
-}
-
-// everybody asks all servers a question like k and waits for all that answer within inspectBudget, a majority at least.
-func (b *Backend) everybody(ctx context.Context, what string, k ask) ([]string, error) {
-	if b.client.Closed() {
-		return nil, distributed.ErrClosed
-	}
-	if err := b.twinned(); err != nil {
-		return nil, b.unavailable(what, err)
-	}
-	g, answered := b.gather(what), make(chan struct{})
-	var left atomic.Int64
-	left.Store(int64(len(b.nodes)))
-	for _, n := range b.nodes {
-		one := k
-		one.limit, one.done = inspectBudget/2, func(k *ask) {
-			g.done(k)
-			if left.Add(-1) == 0 {
-				close(answered)
-			}
-		}
-		n.send(&one)
-	}
-	t := time.NewTimer(inspectBudget)
-	defer t.Stop()
-	select {
-	case <-answered:
-	case <-t.C:
-	case <-ctx.Done():
-	}
-	_, err := g.wait(ctx, time.Millisecond)
-	return g.texts(), err
 }
 
 // ballot counts the servers that name a token.

@@ -138,11 +138,9 @@ func TestAYieldWithoutAnswer(t *testing.T) {
 	s.proxies[0].SwallowReply(yieldScript.SHA)
 	require.Eventually(t, func() bool { // as soon as it knows of its vote
 		a.mu.Lock()
-		then := a.yield(standing{owner: "wllock:1:NOBODY", mode: "x", rest: time.Second})
+		asks := a.yield(standing{owner: "wllock:1:NOBODY", mode: "x", rest: time.Second})
 		a.mu.Unlock()
-		if then != nil {
-			then()
-		}
+		sendAll(asks)
 		return s.proxies[0].Swallowed() > 0
 	}, patience, time.Millisecond)
 	require.Eventually(t, func() bool { // by heartbeats it would stay
@@ -214,30 +212,33 @@ func TestCopyOfTheProcessIsAnother(t *testing.T) {
 func TestAnAnswerThatIsOlderThanANotice(t *testing.T) {
 	t.Parallel()
 	b := start(t, 3).open()
-	a := known(b, request("k", "a"))
-	before := time.Now()
-	a.mu.Lock()
-	for i := range a.seats {
-		a.seats[i].ask(before)
+	tells := func(word string, a *bid) {
+		b.nodes[0].OnMessage(prefixOf("")+b.process, fmt.Sprintf("%s %s other k", word, a.token))
 	}
-	a.mu.Unlock()
-	a.contended(0, true, time.Time{})
-	a.mu.Lock()
-	a.seats[0].told(standing{kind: 'v', longest: a.ttl}, time.Now())
-	require.True(t, a.seats[0].standing.contended)
-	a.win()
-	require.EqualValues(t, 1, a.contends)
-	a.mu.Unlock()
+	held := leaseOf(t, b, request("k", "a"))
+	p, a := placeOf(t, b, request("k", "b"))
+	tells("want", a) // before it has the lease, whose votes do not know of that
+	release(t, held)
+	l := await(t, p)
+	require.True(t, l.Contended())
 
-	l := leaseOf(t, b, request("k", "a"))
-	a, before = bidOf(l), time.Now()
-	a.contended(0, true, time.Time{})
-	require.True(t, l.Contended())
-	a.contended(0, false, before)
-	require.True(t, l.Contended())
-	a.contended(0, false, time.Now())
+	answers := func(p *poll) {
+		for _, n := range b.nodes {
+			k := &ask{node: n}
+			k.Reply = "held 0 3600000 0"
+			p.done(k)
+		}
+		require.Equal(t, granted, p.verdict)
+	}
+	tells("idle", a)
 	require.False(t, l.Contended(), "nobody waits any more")
-	l.Abandon()
+	before := a.renewal("renew")
+	tells("want", a)
+	answers(before)
+	require.True(t, l.Contended())
+	answers(a.renewal("renew"))
+	require.False(t, l.Contended())
+	release(t, l)
 }
 
 // A release that was carried out, and not answered, finds nothing when it is sent again. That is no loss, whoever sent it: leave.lua, or an

@@ -1,12 +1,10 @@
 package redlock
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"time"
 
-	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
 )
 
@@ -96,53 +94,8 @@ func (n *node) OnMessage(channel, text string) {
 			a.extend() // no notice is believed (rule Q10)
 		}
 	case m.kind == "idle", m.instance != a.instance:
-		a.contended(n.index, m.kind == "want", time.Time{})
+		a.a.Noticed(m.kind == "want")
 	}
-}
-
-// contended notes what one server says about others that wait: by a notice (sent is zero), or by the answer to a renewal that was sent then,
-// which may be older than a notice. What a notice says before its lease is there is kept for that.
-func (a *bid) contended(index int, waits bool, sent time.Time) {
-	a.mu.Lock()
-	s := &a.seats[index]
-	if sent.IsZero() {
-		s.contention(waits, time.Now())
-	}
-	has := a.phase == won
-	if has {
-		include(&a.contends, index, waits || s.wanted.After(sent))
-	}
-	a.mu.Unlock()
-	for tell := has; tell; { // of several at once each looks again after it has told, so what is told last is so
-		waits := a.waited()
-		a.a.Noticed(waits)
-		tell = a.waited() != waits
-	}
-}
-
-// waited reports that others wait, on one server at least: it may be the first to hear of a waiter.
-func (a *bid) waited() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.contends != 0
 }
 
 var _ conn.ChannelListener = (*node)(nil)
-
-// all asks every server a question like k and waits for a majority of answers; it returns the replies, "" of those that failed or are late.
-func (b *Backend) all(ctx context.Context, what string, limit time.Duration, k ask) ([]string, error) {
-	if b.client.Closed() {
-		return nil, distributed.ErrClosed
-	}
-	if err := b.twinned(); err != nil {
-		return nil, b.unavailable(what, err)
-	}
-	g := b.gather(what)
-	for _, n := range b.nodes {
-		one := k
-		one.lane, one.limit, one.done = lanes, limit, g.done
-		n.send(&one)
-	}
-	_, err := g.wait(ctx, limit+limit/2)
-	return g.texts(), err
-}

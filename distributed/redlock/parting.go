@@ -42,9 +42,7 @@ func (a *bid) depart() <-chan struct{} {
 		}
 	}
 	a.mu.Unlock()
-	for _, k := range asks {
-		k.node.send(k)
-	}
+	sendAll(asks)
 	return done
 }
 
@@ -60,14 +58,14 @@ func (a *bid) leave(n *node) {
 // The caller holds mu.
 func (a *bid) leaving(n *node, first bool) *ask {
 	a.parting.underWay[n.index]++
-	k := a.question(a.call(leaveScript, modeLetter(a.mode), 0), func(k *ask) {
+	k := a.question(n, a.call(leaveScript, modeLetter(a.mode), 0), func(k *ask) {
 		found := byte(0)
 		if k.Err == nil {
 			found = k.Reply[0]
 		}
 		a.parted(n.index, found, true, k.Err)
 	})
-	k.node, k.until = n, time.Now().Add(a.window())
+	k.until = time.Now().Add(a.window())
 	if l := a.lease(); l != nil {
 		k.until = laterOf(k.until, l.Until())
 	}

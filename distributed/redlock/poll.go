@@ -39,23 +39,54 @@ func (b *Backend) poll(what string, count func(*ask) verdict) *poll {
 	return &poll{b: b, what: what, sent: time.Now(), count: count, replies: make([]string, n), errs: make([]error, n), decided: make(chan struct{})}
 }
 
-// gather is a poll that waits for a majority of answers.
-func (b *Backend) gather(what string) *poll {
+// gather asks all servers a question like k, waits within limit until so many have answered, and needs a majority. It returns the replies, ""
+// of those that failed or are late.
+func (b *Backend) gather(ctx context.Context, what string, limit time.Duration, want int, k ask) ([]string, error) {
+	if b.client.Closed() {
+		return nil, distributed.ErrClosed
+	}
+	if err := b.twinned(); err != nil {
+		return nil, b.unavailable(what, err)
+	}
 	answered, failed := 0, 0
-	return b.poll(what, func(k *ask) verdict {
+	p := b.poll(what, func(k *ask) verdict {
 		if k.Err == nil {
 			answered++
 		} else {
 			failed++
 		}
 		switch {
-		case answered >= b.quorum:
-			return granted
 		case failed > len(b.nodes)-b.quorum:
 			return unavailable
+		case answered >= want, answered+failed == len(b.nodes):
+			return granted
 		}
 		return pending
 	})
+	for _, n := range b.nodes {
+		one := k
+		one.done = p.done
+		n.send(&one)
+	}
+	_, err := p.wait(ctx, limit)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if answered >= b.quorum && ctx.Err() == nil { // of those that were waited for, some are late
+		err = nil
+	}
+	return slices.Clone(p.replies), err
+}
+
+// all waits for a majority of answers.
+func (b *Backend) all(ctx context.Context, what string, limit time.Duration, k ask) ([]string, error) {
+	k.lane, k.limit = lanes, limit
+	return b.gather(ctx, what, limit+limit/2, b.quorum, k)
+}
+
+// everybody waits for all that answer within inspectBudget.
+func (b *Backend) everybody(ctx context.Context, what string, k ask) ([]string, error) {
+	k.limit = inspectBudget / 2
+	return b.gather(ctx, what, inspectBudget, len(b.nodes), k)
 }
 
 // done takes one answer.
@@ -72,36 +103,43 @@ func (p *poll) done(k *ask) {
 	if was == pending {
 		p.verdict = v
 	}
-	var err error
-	if v == unavailable && p.answered < p.b.quorum { // else a majority is there
-		err = p.b.failures(p.errs)
-	}
 	p.mu.Unlock()
 	if was != pending || v == pending {
 		return
 	}
-	p.b.exchanged(p.what, p.sent, err)
+	p.report()
 	if p.then != nil {
 		p.then(p)
 	}
 	close(p.decided)
 }
 
-// failure says why no majority has decided.
-func (p *poll) failure() error {
+// report tells observers of the exchange: a majority has answered, or why not.
+func (p *poll) report() {
+	p.mu.Lock()
+	answered := p.answered
+	p.mu.Unlock()
+	if answered >= p.b.quorum {
+		p.b.exchanged(p.what, p.sent, nil)
+	} else {
+		p.b.exchanged(p.what, p.sent, p.failures())
+	}
+}
+
+// failures says why no majority has decided.
+func (p *poll) failures() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	errs := slices.Clone(p.errs)
 	for i := range errs {
-		if errors.Is(errs[i], distributed.ErrClosed) {
-			return distributed.ErrClosed
-		}
 		if errs[i] == nil && p.replies[i] == "" {
 			errs[i] = errLate
 		}
 	}
-	return p.b.unavailable(p.what, p.b.failures(errs))
+	return p.b.failures(errs)
 }
+
+func (p *poll) failure() error { return p.b.client.OrClosed(p.b.unavailable(p.what, p.failures())) }
 
 // wait returns the verdict. It waits for it within limit, and returns an error that Is ErrUnavailable if there is none, or that of ctx.
 func (p *poll) wait(ctx context.Context, limit time.Duration) (verdict, error) {
@@ -110,9 +148,8 @@ func (p *poll) wait(ctx context.Context, limit time.Duration) (verdict, error) {
 	select {
 	case <-p.decided:
 	case <-t.C:
-		err := p.failure()
-		p.b.exchanged(p.what, p.sent, err)
-		return unavailable, err
+		p.report()
+		return unavailable, p.failure()
 	case <-ctx.Done():
 		if errors.Is(ctx.Err(), context.Canceled) {
 			return pending, keyless.Errorf("redlock: %s: %w", p.what, ctx.Err())
@@ -123,11 +160,4 @@ func (p *poll) wait(ctx context.Context, limit time.Duration) (verdict, error) {
 		return unavailable, p.failure()
 	}
 	return p.verdict, nil
-}
-
-// texts are the replies so far.
-func (p *poll) texts() []string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.Clone(p.replies)
 }

@@ -25,7 +25,7 @@ func (a *bid) extend() *poll {
 		if vacant&(1<<n.index) != 0 {
 			c = a.renewCall(letter, 1)
 		}
-		n.send(a.question(c, p.done))
+		n.send(a.question(n, c, p.done))
 	}
 	return p
 }
@@ -37,14 +37,15 @@ func (a *bid) renewCall(letter string, revote int) conn.Call {
 
 // renewal counts what servers say of the votes of a lease, or of one that is claimed.
 func (a *bid) renewal(what string) *poll {
-	tally := renewalTally{n: len(a.seats)}
+	tally, contended := renewalTally{n: len(a.seats)}, false
 	p := a.b.poll(what, func(k *ask) verdict {
-		word, _, age, _ := readRenewal(k)
+		word, waits, age, _ := readRenewal(k)
+		contended = contended || waits
 		young, void := a.doubts(k.node.index, age)
 		tally.count(word, young, void)
 		return tally.judge(a.over())
 	})
-	p.heard, p.then = a.renewed, a.extended
+	p.heard, p.then = a.renewed, func(p *poll) { a.extended(p, contended) }
 	return p
 }
 
@@ -62,16 +63,13 @@ func readRenewal(k *ask) (word string, waits bool, age, longest time.Duration) {
 
 // renewed notes what one server says beside its vote. One that votes anew for what was released meanwhile is told so.
 func (a *bid) renewed(k *ask) {
-	word, waits, _, longest := readRenewal(k)
+	word, _, _, longest := readRenewal(k)
 	if a.in.learn(longest); word == "new" && a.hasEnded() {
 		a.leave(k.node)
 	}
 	a.mu.Lock()
 	include(&a.vacant, k.node.index, word == "none")
 	a.mu.Unlock()
-	if k.Err == nil {
-		a.contended(k.node.index, waits, k.sent)
-	}
 }
 
 // doubts tells why what a server says of our lease may not count: its data may be too young, and its votes void.
@@ -82,10 +80,10 @@ func (a *bid) doubts(index int, age time.Duration) (young, void bool) {
 }
 
 // extended takes what the servers have decided about a renewal.
-func (a *bid) extended(p *poll) {
+func (a *bid) extended(p *poll, contended bool) {
 	switch {
 	case p.verdict == granted:
-		a.a.Renewed(p.sent, a.waited()) // rule K4
+		a.a.Renewed(p.sent, contended) // rule K4
 		return
 	case p.verdict == unavailable:
 		a.a.Unrenewed(p.failure())

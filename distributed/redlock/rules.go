@@ -240,15 +240,13 @@ func (v *vote) counts(now time.Time, ttl, longest time.Duration) bool {
 }
 
 // majoritySince is from when on a majority of votes lasts, each from the sending of the question that it answers or follows (rule K4). The
-// majority that lasts longest begins with the q-th newest of them. ok is false if there is no majority.
-func majoritySince(n int, since []time.Time) (sent time.Time, ok bool) {
-	q := quorum(n)
-	if len(since) < q {
-		return time.Time{}, false
+// majority that lasts longest begins with the q-th newest of them. Zero: there is no majority.
+func majoritySince(n int, since []time.Time) (sent time.Time) {
+	if len(since) < quorum(n) {
+		return sent
 	}
-	newest := slices.Clone(since)
-	slices.SortFunc(newest, func(a, b time.Time) int { return b.Compare(a) })
-	return newest[q-1], true
+	oldest := slices.SortedFunc(slices.Values(since), time.Time.Compare)
+	return oldest[len(oldest)-quorum(n)]
 }
 
 // tally is what is known of a question that asks all servers for their votes.

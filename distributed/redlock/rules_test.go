@@ -61,7 +61,7 @@ func TestRules(t *testing.T) {
 		for _, s := range since {
 			all = append(all, at(s))
 		}
-		if sent, ok := majoritySince(5, all); ok {
+		if sent := majoritySince(5, all); !sent.IsZero() {
 			return sent
 		}
 		return "no majority"

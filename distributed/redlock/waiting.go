@@ -24,10 +24,12 @@ const (
 	holderPatience = 4
 )
 
-// considerWaiting looks whether the place has a majority, or what to do about a split vote. The caller holds mu.
-func (a *bid) considerWaiting(plan func(*attempt, driver.Standing)) func() {
+// consider looks whether the place has a majority, or what to do about a split vote. It returns what is to be done once mu is free. plan takes
+// when to look again. The caller holds mu.
+func (a *bid) consider(plan func(*attempt, driver.Standing)) (then func()) {
 	if a.tally().judge() == granted {
-		return a.win()
+		s := a.win()
+		return func() { a.a.Stands(s) }
 	}
 	busy, voted := slices.ContainsFunc(a.seats, func(s seat) bool { return s.busy }), a.voted()
 	if busy && a.hanging() {
@@ -35,13 +37,18 @@ func (a *bid) considerWaiting(plan func(*attempt, driver.Standing)) func() {
 	}
 	if voted {
 		if r := a.rival(); r.owner != "" {
-			if then := a.yield(r); then != nil {
-				return then
+			if asks := a.yield(r); len(asks) > 0 {
+				return func() { sendAll(asks) }
 			}
 		}
 	}
-	s := driver.Standing{Kind: driver.Queued, Sent: a.started, Holder: a.holder(), Next: a.next(voted)}
+	s := a.queued()
 	return func() { plan(a.a, s) }
+}
+
+// queued is how a place stands. The caller holds mu.
+func (a *bid) queued() driver.Standing {
+	return driver.Standing{Kind: driver.Queued, Sent: a.started, Holder: a.holder(), Next: a.next()}
 }
 
 // voted reports that a server votes for us, whether that counts or not. The caller holds mu.
@@ -95,28 +102,19 @@ func (a *bid) rival() (r standing) {
 	return oldest
 }
 
-// yield gives our votes to another bid. Nil: there is none that can be asked for now. The caller holds mu.
-func (a *bid) yield(to standing) func() {
+// yield gives our votes to another bid, on the servers that can be asked for now. The caller holds mu.
+func (a *bid) yield(to standing) (asks []*ask) {
 	now := time.Now()
-	var sends []func()
-	for i := range a.seats {
-		s := &a.seats[i]
-		if s.busy || !s.given() {
-			continue
-		}
-		c := a.call(yieldScript, modeLetter(a.mode), s.yield(now), a.asked, to.owner, to.mode, millis(to.rest))
-		k := a.question(c, a.beaten)
-		sends = append(sends, func() { a.b.nodes[i].send(k) })
-	}
-	if len(sends) == 0 {
-		return nil
-	}
-	a.b.splits.Add(1)
-	return func() {
-		for _, send := range sends {
-			send()
+	for i, n := range a.b.nodes {
+		if s := &a.seats[i]; !s.busy && s.given() {
+			c := a.call(yieldScript, modeLetter(a.mode), s.yield(now), a.asked, to.owner, to.mode, millis(to.rest))
+			asks = append(asks, a.question(n, c, a.beaten))
 		}
 	}
+	if len(asks) > 0 {
+		a.b.splits.Add(1)
+	}
+	return asks
 }
 
 // beaten takes the answer to a heartbeat or a yield.
@@ -132,7 +130,7 @@ func (a *bid) beaten(k *ask) {
 }
 
 // next is when to send the next heartbeat. The caller holds mu.
-func (a *bid) next(voted bool) time.Duration {
+func (a *bid) next() time.Duration {
 	heartbeat := distributed.HeartbeatInterval(a.ttl)
 	next := jittered(min(heartbeat, slowestBeat) * 9 / 10)
 	foreign, now, longest := false, time.Now(), a.longest()
@@ -149,7 +147,7 @@ func (a *bid) next(voted bool) time.Duration {
 			next = min(next, s.standing.rest+expiryMargin)
 		}
 	}
-	if voted && !a.mostYoung(now) { // a split vote that is ours to win, or notices are on their way
+	if a.voted() && !a.mostYoung(now) { // a split vote that is ours to win, or notices are on their way
 		next = min(next, splitPause(a.splits, a.b.roundTrip(), heartbeat))
 		a.splits++
 	} else {
@@ -180,21 +178,17 @@ const everyNode = -1
 
 // beat sends a heartbeat to one server, or to all; not to one that has not answered the last question. It reports false if the bid does not
 // wait.
-func (a *bid) beat(only int) bool {
+func (a *bid) beat(only int) (waits bool) {
+	var asks []*ask
 	a.mu.Lock()
-	waits, now := a.phase == waiting, time.Now()
-	asks := make([]*ask, len(a.seats))
-	for i := range a.seats {
+	waits = a.phase == waiting
+	for i, n := range a.b.nodes {
 		if s := &a.seats[i]; waits && !s.busy && (only == everyNode || only == i) {
-			asks[i] = a.question(a.call(heartbeatScript, modeLetter(a.mode), s.ask(now), a.asked), a.beaten)
+			asks = append(asks, a.question(n, a.call(heartbeatScript, modeLetter(a.mode), s.ask(time.Now()), a.asked), a.beaten))
 		}
 	}
 	a.mu.Unlock()
-	for i, k := range asks {
-		if k != nil {
-			a.b.nodes[i].send(k)
-		}
-	}
+	sendAll(asks)
 	return waits
 }
 
@@ -211,13 +205,16 @@ func (a *bid) noticed(n *node, m message) {
 	m.age = a.in.trust(n.index, time.Time{}, m.age)
 	a.mu.Lock()
 	then := nothing
-	switch {
+	switch believed := a.phase < won && a.seats[n.index].noticed(m, time.Now()); {
 	case a.phase == ended: // meanwhile
 		then = func() { a.leave(n) }
-	case a.phase == won:
-	case a.seats[n.index].noticed(m, time.Now()):
+	case believed:
 		a.lastVote, a.splits = time.Now(), 0
-		then = a.consider(sooner)
+		if a.phase == waiting {
+			then = a.consider(sooner)
+		} else {
+			a.tell()
+		}
 	default:
 		then = func() { a.a.LookSooner(expiryMargin) } // only a heartbeat can tell
 	}

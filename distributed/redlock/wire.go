@@ -83,15 +83,21 @@ func (a *bid) call(s *conn.Script, mode string, epoch uint64, more ...any) conn.
 	return conn.Call{Script: s, Args: append(args, more...)}
 }
 
-// question is a call about the attempt's lock, to be tried once.
-func (a *bid) question(c conn.Call, done func(*ask)) *ask {
-	return &ask{Call: c, in: a.in, lane: a.lane, ttl: a.ttl, done: done}
+// question is a call about the bid's lock to one server, to be tried once.
+func (a *bid) question(n *node, c conn.Call, done func(*ask)) *ask {
+	return &ask{node: n, Call: c, in: a.in, lane: a.lane, ttl: a.ttl, done: done}
 }
 
 // toAll asks all servers. done is called with each answer.
 func (a *bid) toAll(c conn.Call, done func(*ask)) {
 	for _, n := range a.b.nodes {
-		n.send(a.question(c, done))
+		n.send(a.question(n, c, done))
+	}
+}
+
+func sendAll(asks []*ask) {
+	for _, k := range asks {
+		k.node.send(k)
 	}
 }
 
