@@ -8,9 +8,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver"
-	"github.com/wllock/wllock/distributed/keepalive"
 	"github.com/wllock/wllock/internal/conn"
-	"github.com/wllock/wllock/internal/identity"
 )
 
 // attempt is one Enter and what became of it: see package driver.
@@ -65,7 +63,7 @@ const (
 )
 
 func newBid(b *Backend, req distributed.Request) *bid {
-	id := b.tokens.next()
+	id := b.nextID()
 	return &bid{
 		b: b, in: b.space(conn.SystemOf(req.Key)), asked: id.Number, token: tokenOf(id, b.process), instance: instanceName(req.Instance),
 		keys: keysOf(req.Key), lane: laneOf(req.Key), mode: req.Mode, ttl: req.TTL, noWait: req.NoWait, shared: req.Mode == distributed.Shared,
@@ -113,8 +111,8 @@ func (a *bid) win() driver.Standing {
 func (a *bid) restart() func() {
 	h := newBid(a.b, a.a.Request)
 	h.a, h.phase, h.started = a.a, waiting, time.Now()
-	a.b.tokens.add(h)
-	a.b.tokens.forget(a)
+	a.b.bids.Store(h.token, h)
+	a.b.bids.Delete(a.token)
 	a.phase = ended
 	a.a.Wire.bid.Store(h) // under mu: end finds one of the two
 	return func() {
@@ -134,18 +132,10 @@ func end(a *attempt) *bid {
 		}
 		one.mu.Unlock()
 		if last {
-			one.b.tokens.forget(one)
+			one.b.bids.Delete(one.token)
 			return one
 		}
 	}
-}
-
-// lease is that of the attempt; nil: it has none.
-func (a *bid) lease() *keepalive.Lease {
-	if a.a == nil {
-		return nil
-	}
-	return a.a.Lease()
 }
 
 // over reports that what the bid has won has ended: the lease, or votes that are not renewed yet.
@@ -153,7 +143,7 @@ func (a *bid) over() bool { return distributed.Over(time.Now(), a.lasts()) }
 
 // lasts is up to when the lease is valid, or the votes that are claimed.
 func (a *bid) lasts() time.Time {
-	if l := a.lease(); l != nil {
+	if l := a.a.Lease(); l != nil {
 		return l.Until()
 	}
 	a.mu.Lock()
@@ -169,37 +159,36 @@ func (a *bid) hasEnded() bool {
 	return phase == ended || phase == won && a.over()
 }
 
-// tokens are those of a Backend that ask, wait or hold.
-type tokens struct {
-	mu   sync.Mutex
-	last uint64          // guarded by mu; the latest number
-	bids map[string]*bid // guarded by mu
+// seat is what a bid knows of itself on one server. Its fields are guarded by bid.mu.
+type seat struct {
+	vote
+	standing standing // the last; kind 0: none yet
+	err      error    // of the last question; nil: answered, or under way
 }
 
-// next names a bid. Its number is the time in microseconds, so that numbers order the bids of all processes by age as well as clocks
-// agree, and greater than those before.
-func (t *tokens) next() identity.Attempt {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.last = max(t.last+1, uint64(time.Now().UnixMicro()))
-	return identity.NewAttempt(t.last)
+// failed: the question was not answered, or refused.
+func (s *seat) failed(err error) {
+	s.err = err
+	if s.missed(); s.standing.kind != 'v' || s.void {
+		s.standing.kind = 0
+	}
 }
 
-// add has notices find a bid: before it is sent, because they can come before the reply.
-func (t *tokens) add(a *bid) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.bids[a.token] = a
+// told takes an answer.
+func (s *seat) told(now standing, at time.Time) {
+	s.err = nil
+	if !s.vote.told(now.kind == 'v', now.mode == "b", now.age, now.longest, at) {
+		s.standing.contended = s.standing.contended || now.contended
+		return
+	}
+	s.standing = now
 }
 
-func (t *tokens) find(token string) *bid {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.bids[token]
-}
-
-func (t *tokens) forget(a *bid) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.bids, a.token)
+// noticed takes a vote that the server has published. It reports false if the notice is stale.
+func (s *seat) noticed(m message, at time.Time) bool {
+	if !s.vote.noticed(m.epoch, m.age, m.longest, at) {
+		return false
+	}
+	s.standing = standing{kind: 'v', contended: m.contended, rank: s.standing.rank, rest: s.standing.rest}
+	return true
 }

@@ -92,7 +92,7 @@ func (b *Backend) breaks(ctx context.Context, found distributed.Inspection, reco
 }
 
 func (b *Backend) breakCall(found distributed.Inspection, record *distributed.Breaking) (conn.Call, error) {
-	a := b.stray(tokenOf(b.tokens.next(), b.process), found.Key)
+	a := b.stray(tokenOf(b.nextID(), b.process), found.Key)
 	a.keys = append(a.keys, brokenKey(found.Key), fenceKey(found.Key))
 	text, err := json.Marshal(broken{a.token, *record})
 	if err != nil {

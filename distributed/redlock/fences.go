@@ -73,7 +73,7 @@ func (a *bid) reserve(ctx context.Context, block driver.Block, least *uint64) (v
 	c.Script.Head(c.Args, len(a.keys)+1)
 	var clocks []int64 // of the servers, as of when we began
 	var wants []uint64 // what each that has our vote would reserve next
-	tally := fenceTally{n: len(a.seats)}
+	tally := held{n: len(a.seats)}
 	var p *poll
 	p = a.b.poll("refill", func(k *ask) verdict {
 		f := strings.Split(k.Reply, " ")
@@ -91,7 +91,7 @@ func (a *bid) reserve(ctx context.Context, block driver.Block, least *uint64) (v
 				wants = append(wants, max(uint64(number(f[1]))+1, uint64(clock)+uint64(fenceLead)))
 			}
 		}
-		return tally.judge()
+		return tally.judge(false)
 	})
 	p.then = func(p *poll) {
 		p.mu.Lock()

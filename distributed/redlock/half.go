@@ -48,7 +48,7 @@ func (d half) Prepare(_ context.Context, a *attempt) error {
 	one := newBid(d.Backend, a.Request)
 	one.a, a.Lane = a, d.lane
 	a.Wire.bid.Store(one)
-	d.tokens.add(one)
+	d.bids.Store(one.token, one) // before it is sent: notices can come before the reply
 	d.listen()
 	return nil
 }
@@ -137,7 +137,7 @@ func (d half) Share(ctx context.Context, a *attempt) (driver.Standing, error) {
 // Ended implements driver.Driver. The votes that are left of a lease that was lost are released.
 func (half) Ended(a *attempt) {
 	one := end(a)
-	if l := one.lease(); l != nil && !l.Stop() {
+	if l := a.Lease(); l != nil && !l.Stop() {
 		one.depart()
 	}
 }

@@ -163,7 +163,7 @@ func known(b *Backend, req distributed.Request) *bid {
 	one := newBid(b, req)
 	one.a = b.client.Orphan(b.client.NextNumber(), req)
 	one.a.Wire.bid.Store(one)
-	b.tokens.add(one)
+	b.bids.Store(one.token, one)
 	return one
 }
 

@@ -201,7 +201,8 @@ func TestCopyOfTheProcessIsAnother(t *testing.T) {
 	s := start(t, 3)
 	b, twin := s.open(), s.open()
 	twin.process = b.process
-	b.tokens.last, twin.tokens.last = 1<<52, 1<<52 // of the future: the same number is next
+	b.last.Store(1 << 52)
+	twin.last.Store(1 << 52) // of the future: the same number is next
 	l := leaseOf(t, b, request("k", "i"))
 	require.ErrorIs(t, refusal(t, twin, request("k", "i", noWait)), distributed.ErrHeld)
 	release(t, l)

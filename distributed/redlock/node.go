@@ -21,7 +21,7 @@ const (
 	maxQueued = 1024
 	// failuresToPause is how many exchanges in a row a server may fail before it is asked less often.
 	failuresToPause = 3
-	// choreTick is how often what a server has still to be told is tried again; not while it is paused.
+	// choreTick is the pause before what a server has still to be told is tried again; not while it is paused.
 	choreTick = 50 * time.Millisecond
 	// maxChores bounds what it has still to be told: votes of which it is not told expire there.
 	maxChores = 1024
@@ -38,17 +38,16 @@ type node struct {
 	rtt      atomic.Int64 // round trip, in ns; 0: not known yet
 	losses   conn.LossLog
 
-	mu       sync.Mutex      // guards all below
-	lanes    [lanes + 1]lane // the last is for questions about no key
-	failures int             // in a row
-	pausedTo time.Time       // it is not asked before; zero: it is
-	probe    *ask            // paused, but this question is to find out; nil: none is
-	connects bool            // a connection is being made in its own time
-	why      error           // of the last failure
-	chores   []*ask          // to be tried again
-	timer    *time.Timer
+	mu       sync.Mutex           // guards all below
+	lanes    [lanes + 1]lane      // the last is for questions about no key
+	failures int                  // in a row
+	pausedTo time.Time            // it is not asked before; zero: it is
+	probe    *ask                 // paused, but this question is to find out; nil: none is
+	connects bool                 // a connection is being made in its own time
+	why      error                // of the last failure
+	chores   map[*ask]*time.Timer // to be tried again
 	closed   bool
-	wg       sync.WaitGroup // workers, and a timer that is armed; Add under mu, unless closed
+	wg       sync.WaitGroup // workers, and chores whose timers are armed; Add under mu, unless closed
 	dials    sync.WaitGroup // connections that are made in their own time; likewise
 }
 
@@ -272,52 +271,33 @@ func (n *node) finish(k *ask) {
 	k.done(k)
 }
 
-// again keeps a chore for the next tick. It reports false if there will be none.
+// again keeps a chore until the server may be asked again. It reports false if it is not to be.
 func (n *node) again(k *ask) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.closed || len(n.chores) >= maxChores || !time.Now().Before(k.until) {
+	left := time.Until(k.until)
+	if n.closed || len(n.chores) >= maxChores || left <= 0 {
 		return false
 	}
-	n.chores = append(n.chores, k)
-	n.plan(time.Now())
+	n.wg.Add(1)
+	pause := jittered(max(choreTick, time.Until(n.pausedTo)))
+	n.chores[k] = time.AfterFunc(min(pause, left), func() { n.retry(k) })
 	return true
 }
 
-// plan arms the timer for the chores, for the end of a pause at the earliest. The caller holds mu.
-func (n *node) plan(now time.Time) {
-	if n.timer == nil && len(n.chores) > 0 && !n.closed {
-		n.wg.Add(1)
-		n.timer = time.AfterFunc(jittered(max(choreTick, n.pausedTo.Sub(now))), n.tick)
-	}
-}
-
-// tick sends the chores again. While the server is paused they wait; then one of them finds out whether it is back.
-func (n *node) tick() {
+// retry sends a chore again, or gives it up when its time is over, with the error of its last try. Of several whose pause has ended one finds
+// out whether the server is back, and the others wait.
+func (n *node) retry(k *ask) {
 	defer n.wg.Done()
-	now := time.Now()
-	var over, due []*ask
 	n.mu.Lock()
-	rests, waits := n.paused(now), n.chores[:0]
-	for _, k := range n.chores {
-		switch {
-		case !now.Before(k.until):
-			over = append(over, k)
-		case rests:
-			waits = append(waits, k)
-		default:
-			due = append(due, k)
-			rests = !n.pausedTo.IsZero()
-		}
-	}
-	clear(n.chores[len(waits):])
-	n.chores, n.timer = waits, nil
-	n.plan(now)
+	over, closed, rests := !time.Now().Before(k.until), n.closed, n.paused(time.Now())
+	delete(n.chores, k)
 	n.mu.Unlock()
-	for _, k := range over {
-		k.done(k) // with the error of its last try
-	}
-	for _, k := range due {
+	switch {
+	case closed: // close has taken it
+	case over, rests && !n.again(k):
+		k.done(k)
+	case !rests:
 		n.send(k)
 	}
 }
@@ -326,14 +306,16 @@ func (n *node) tick() {
 func (n *node) close() {
 	n.mu.Lock()
 	n.closed = true
-	all := n.chores
-	n.chores = nil
+	var all []*ask
 	for i := range n.lanes {
 		all = append(all, n.lanes[i].queue...)
 		n.lanes[i].queue = nil
 	}
-	if n.timer != nil && n.timer.Stop() {
-		n.wg.Done()
+	for k, timer := range n.chores {
+		all = append(all, k)
+		if timer.Stop() {
+			n.wg.Done()
+		}
 	}
 	n.mu.Unlock()
 	for _, k := range all {
@@ -350,5 +332,5 @@ func (n *node) idle() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	busy := slices.ContainsFunc(n.lanes[:], func(l lane) bool { return l.busy })
-	return !busy && len(n.chores) == 0 && n.timer == nil
+	return !busy && len(n.chores) == 0
 }

@@ -82,11 +82,12 @@ func (n *node) OnMessage(channel, text string) {
 	if !ok || process != n.b.process || conn.SystemOf(m.key) != conn.SystemIn(channel) {
 		return
 	}
-	a := n.b.tokens.find(m.token)
+	found, ok := n.b.bids.Load(m.token)
+	a, _ := found.(*bid)
 	switch {
-	case a == nil && m.kind == "vote":
+	case !ok && m.kind == "vote":
 		n.b.stray(m.token, m.key).leave(n)
-	case a == nil, a.key() != m.key:
+	case !ok, a.key() != m.key:
 	case m.kind == "vote":
 		a.noticed(n, m)
 	case m.kind == "gone":

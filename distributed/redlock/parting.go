@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"cmp"
 	"math/bits"
 	"time"
 
@@ -65,9 +66,8 @@ func (a *bid) leaving(n *node, first bool) *ask {
 		}
 		a.parted(n.index, found, true, k.Err)
 	})
-	k.until = time.Now().Add(a.window())
-	if l := a.lease(); l != nil {
-		k.until = laterOf(k.until, l.Until())
+	if k.until = time.Now().Add(a.window()); !a.until.IsZero() {
+		k.until = time.Now().Add(a.ttl) // what it has won lasts no longer
 	}
 	k.missed = func(k *ask) { a.parted(n.index, 0, false, k.Err) }
 	if first {
@@ -156,18 +156,9 @@ func (a *bid) departed() {
 		a.a.Dropped(driver.Removed)
 	case v == refused:
 		a.a.Dropped(driver.Lost)
-	case why != nil:
-		a.a.Unanswered(a.b.unavailable("release", why))
 	default:
-		a.a.Dropped(driver.Unknown)
+		a.a.Unanswered(a.b.unavailable("release", cmp.Or(why, errLate)))
 	}
-}
-
-func laterOf(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // include puts a server into a set, or takes it out.

@@ -16,6 +16,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver"
 	"github.com/wllock/wllock/internal/conn"
+	"github.com/wllock/wllock/internal/identity"
 	"github.com/wllock/wllock/internal/keyless"
 )
 
@@ -24,7 +25,8 @@ import (
 type Backend struct {
 	client *driver.Backend[claim] // what becomes of requests: see package driver
 	lane   *driver.Lane[claim]
-	tokens tokens
+	bids   sync.Map      // *bid by token: all that ask, wait or hold, so that notices find them
+	last   atomic.Uint64 // the number of the latest
 
 	nodes   []*node // never changed
 	quorum  int
@@ -66,7 +68,7 @@ const (
 func newBackend(servers []*redis.Options, set settings) *Backend {
 	b := &Backend{
 		quorum: quorum(len(servers)), process: processOf(set.conn.ClientName, rand.Text()[:processLength]), fences: set.fences, log: set.log,
-		tokens: tokens{bids: make(map[string]*bid)}, runs: make([]string, len(servers)), began: time.Now(),
+		runs: make([]string, len(servers)), began: time.Now(),
 		least: set.longest, spaces: spaces{all: make(map[string]*space)},
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
@@ -74,7 +76,7 @@ func newBackend(servers []*redis.Options, set settings) *Backend {
 	b.client = driver.New(half{b}, clientSettings)
 	b.lane = b.client.NewLane(b.ctx, nil)
 	for i, o := range servers {
-		n := &node{b: b, index: i, name: o.Addr, channels: conn.NewChannels()}
+		n := &node{b: b, index: i, name: o.Addr, channels: conn.NewChannels(), chores: map[*ask]*time.Timer{}}
 		n.tr = conn.Single(n.greet(o), set.conn)
 		b.nodes = append(b.nodes, n)
 	}
@@ -102,6 +104,17 @@ func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distribut
 
 // Close implements distributed.Backend. It waits for releases under way, at most 2 s (closeGrace) if servers are unreachable.
 func (b *Backend) Close() error { return b.client.Close() }
+
+// nextID names a bid. Its number is the time in microseconds, so that numbers order the bids of all processes by age as well as clocks agree,
+// and greater than those before.
+func (b *Backend) nextID() identity.Attempt {
+	for {
+		last := b.last.Load()
+		if number := max(last+1, uint64(time.Now().UnixMicro())); b.last.CompareAndSwap(last, number) {
+			return identity.NewAttempt(number)
+		}
+	}
+}
 
 func (b *Backend) unavailable(doing string, err error) error {
 	return distributed.Unavailable("redlock: "+doing, err)

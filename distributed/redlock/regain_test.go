@@ -51,7 +51,7 @@ func TestAVoteThatAServerForgotCountsForOne(t *testing.T) {
 	s := startFor(t, 3, ttl)
 	s.all[0].Do("SET", "k", "foreign")
 	holder, ofHolder := ownLinks(t, s)
-	holder.tokens.last = 1 << 52 // its clock is ahead, so the waiter is the older one, and yields nothing
+	holder.last.Store(1 << 52) // its clock is ahead, so the waiter is the older one, and yields nothing
 	first := leaseOf(t, holder, request("k", "holder", lasting(ttl), noWait))
 	waiter, ofWaiter := ownLinks(t, s)
 	ofWaiter[1].SetHalfOpen(true)

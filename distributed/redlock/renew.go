@@ -37,7 +37,7 @@ func (a *bid) renewCall(letter string, revote int) conn.Call {
 
 // renewal counts what servers say of the votes of a lease, or of one that is claimed.
 func (a *bid) renewal(what string) *poll {
-	tally, contended := renewalTally{n: len(a.seats)}, false
+	tally, contended := held{n: len(a.seats)}, false
 	p := a.b.poll(what, func(k *ask) verdict {
 		word, waits, age, _ := readRenewal(k)
 		contended = contended || waits
@@ -87,7 +87,7 @@ func (a *bid) extended(p *poll, contended bool) {
 		return
 	case p.verdict == unavailable:
 		a.a.Unrenewed(p.failure())
-		if a.lease() != nil || !a.over() {
+		if a.a.Lease() != nil || !a.over() {
 			return
 		} // else it was to be claimed
 	}

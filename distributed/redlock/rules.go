@@ -39,13 +39,13 @@ import (
 //	   names a token that nobody has but its attempt, so it takes nothing from others.
 //	3. So a lease has the votes of a majority while it is valid. It begins with q votes that count, and lasts as long as the q-th newest of
 //	   them (majoritySince). A renewal that q servers answer with "held" makes it valid for T from the sending, if it is decided before the
-//	   lease ends (renewalTally): so there is no gap. A claim is the first renewal.
+//	   lease ends (held.judge): so there is no gap. A claim is the first renewal.
 //	4. Two majorities share a server. Let A be granted while B is valid, as the first such moment, with one of the two exclusive, and s be
 //	   a server that A counts and that B's last round has counted. If s has not lost its data it has B's vote (2, 3), so A's is none.
 //	5. If s lost its data after it answered B, and before it voted for A, it is younger than B's T: A waits until s has its data for the
 //	   longest TTL (vote.counts, Q5), which is no less (P3), and by then B's round is over. If s lost it after it voted for A, then B has
 //	   counted it before that, and 4 holds, or after that. Then s was younger than A's W, because A counts its vote; but B counts
-//	   s in a renewal only when it has its data for the longest TTL (renewalTally.count, Q6). By P2 the servers that do not count
+//	   s in a renewal only when it has its data for the longest TTL (held.count, Q6). By P2 the servers that do not count
 //	   are no majority, so the lock is not lost for all.
 //
 // A writer and readers are kept apart by the same steps: readers count on votes that a server gives beside each other, and never beside a
@@ -273,22 +273,26 @@ func (t tally) judge() verdict {
 	return pending
 }
 
-// renewalTally is what servers have said to a renewal.
-type renewalTally struct {
+// held is what servers have said to a renewal, or to a reservation of fences (rule Q7).
+type held struct {
 	n      int
-	held   int // they have had our vote until now
-	gone   int // they had not
+	ok     int // they have had our vote until now, and have reserved the fences
+	high   int // they have, and know larger fences
+	gone   int // they had it not
 	failed int // no answer, or of a server that does not count yet
 }
 
 // count adds what a server says; word is "" for no answer. One that says "new" has voted again, for W, and counts the next time. A young one
-// may have forgotten a vote that a waiter still counts (rule Q6).
-func (t *renewalTally) count(word string, young, void bool) {
+// may have forgotten a vote that a waiter still counts, or a fence (rule Q6).
+func (t *held) count(word string, young, void bool) {
+	done := word == "held" || word == "ok"
 	switch {
-	case word == "", word == "held" && young && !void:
+	case word == "", done && young && !void:
 		t.failed++
-	case word == "held" && !void:
-		t.held++
+	case done && !void:
+		t.ok++
+	case word == "high":
+		t.high++
 	default:
 		t.gone++
 	}
@@ -296,13 +300,16 @@ func (t *renewalTally) count(word string, young, void bool) {
 
 // judge decides about a lease, or about votes that are claimed. over: these have ended meanwhile, so a success comes too late: another may
 // have held the lock before some votes came back.
-func (t renewalTally) judge(over bool) verdict {
+func (t held) judge(over bool) verdict {
+	q, all := quorum(t.n), t.ok+t.high+t.gone+t.failed == t.n
 	switch {
-	case t.held >= quorum(t.n) && !over:
+	case t.ok >= q && !over:
 		return granted
-	case t.held >= quorum(t.n), provenLost(t.n, t.gone):
+	case t.ok >= q, provenLost(t.n, t.gone):
 		return refused
-	case t.held+t.gone+t.failed == t.n:
+	case all && t.high > 0 && t.ok+t.high >= q, t.high > t.n-q:
+		return higher
+	case all:
 		return unavailable
 	}
 	return pending
@@ -343,40 +350,6 @@ func (r releases) judge() verdict {
 	return pending
 }
 
-// fenceTally is what servers have said to a reservation of fences (rule Q7).
-type fenceTally struct {
-	n, ok, high, gone, failed int
-}
-
-// count adds what a server says; word is "" for no answer.
-func (t *fenceTally) count(word string, young, void bool) {
-	switch {
-	case word == "", word == "ok" && young && !void:
-		t.failed++
-	case word == "ok" && !void:
-		t.ok++
-	case word == "high":
-		t.high++
-	default:
-		t.gone++
-	}
-}
-
-func (t fenceTally) judge() verdict {
-	q, all := quorum(t.n), t.ok+t.high+t.gone+t.failed == t.n
-	switch {
-	case t.ok >= q:
-		return granted
-	case provenLost(t.n, t.gone):
-		return refused
-	case all && t.high > 0 && t.ok+t.high >= q, t.high > t.n-q:
-		return higher
-	case all:
-		return unavailable
-	}
-	return pending
-}
-
 // leastFence is the least first fence that a majority would reserve, by what each server that has our vote would.
 func leastFence(n int, wants []uint64) uint64 {
 	sorted := slices.Sorted(slices.Values(wants))
@@ -392,4 +365,11 @@ func judgeBreak(n, answered, broken, high int) verdict {
 		return refused
 	}
 	return granted
+}
+
+func laterOf(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }

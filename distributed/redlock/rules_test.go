@@ -47,7 +47,7 @@ func TestRules(t *testing.T) {
 	counts := func(s float64, steps ...func(*vote)) bool {
 		return voteAfter(steps...).counts(at(s), rulesTTL, rulesTTL)
 	}
-	renewal := func(words ...string) (tally renewalTally) {
+	renewal := func(words ...string) (tally held) {
 		for tally.n = 5; len(words) > 0; words = words[1:] {
 			tally.count(words[0], words[0] == "held" && tally.failed > 0, false)
 		}
@@ -156,7 +156,7 @@ func TestRules(t *testing.T) {
 		{"renewal: three, too late", renewal("held", "held", "held").judge(true), refused},
 		{"renewal: a new vote does not count", renewal("held", "held", "new", "none", "other").judge(false), refused},
 		{"renewal: unknown is not lost", renewal("held", "held", "", "", "none").judge(false), unavailable},
-		{"renewal: nor is a young server's vote", renewal("", "held", "held", "held", "none"), renewalTally{n: 5, failed: 4, gone: 1}},
+		{"renewal: nor is a young server's vote", renewal("", "held", "held", "held", "none"), held{n: 5, failed: 4, gone: 1}},
 		{"renewal: two are left", renewal("other", "none", "new").judge(false), refused},
 
 		{"release: two", released(0b00011, 0, 0, 0, 0, 0, 1, 1, 1), pending},
@@ -170,12 +170,12 @@ func TestRules(t *testing.T) {
 		{"release: three miss it, and of one it is certain", released(0, 0b00111, 0b00011, 0b00011, 0, 0, 0, 1, 1), pending},
 		{"release: nobody will know", released(0b00001, 0, 0b11110, 0, 0, 0, 0, 0, 0), unavailable},
 
-		{"fence: a majority", fenceTally{n: 5, ok: 3, high: 2}.judge(), granted},
-		{"fence: a majority knows larger ones", fenceTally{n: 5, high: 3}.judge(), higher},
-		{"fence: of all, together", fenceTally{n: 5, ok: 2, high: 1, failed: 2}.judge(), higher},
-		{"fence: which may become a majority", fenceTally{n: 5, ok: 2, high: 1}.judge(), pending},
-		{"fence: no majority has our vote", fenceTally{n: 5, ok: 2, gone: 3}.judge(), refused},
-		{"fence: unknown", fenceTally{n: 5, ok: 2, failed: 3}.judge(), unavailable},
+		{"fence: a majority", held{n: 5, ok: 3, high: 2}.judge(false), granted},
+		{"fence: a majority knows larger ones", held{n: 5, high: 3}.judge(false), higher},
+		{"fence: of all, together", held{n: 5, ok: 2, high: 1, failed: 2}.judge(false), higher},
+		{"fence: which may become a majority", held{n: 5, ok: 2, high: 1}.judge(false), pending},
+		{"fence: no majority has our vote", held{n: 5, ok: 2, gone: 3}.judge(false), refused},
+		{"fence: unknown", held{n: 5, ok: 2, failed: 3}.judge(false), unavailable},
 		{"fence: what a majority would take", leastFence(3, []uint64{9, 1, 5}), uint64(5)},
 		{"fence: by those that have our vote", leastFence(5, []uint64{9, 1, 5}), uint64(9)},
 
@@ -188,12 +188,12 @@ func TestRules(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) { require.Equal(t, row.want, row.got) })
 	}
-	fences := fenceTally{n: 5}
+	fences := held{n: 5}
 	for _, word := range []string{"ok", "high", "other", ""} {
 		fences.count(word, false, false)
 	}
 	fences.count("ok", true, false)
-	require.Equal(t, fenceTally{5, 1, 1, 1, 2}, fences, "a young server's fences are unknown")
+	require.Equal(t, held{5, 1, 1, 1, 2}, fences, "a young server's fences are unknown")
 	fences.count("ok", false, true)
 	require.Equal(t, 2, fences.gone, "and a void vote's are none")
 }

@@ -112,7 +112,7 @@ var list = []mutant{
 	{"K4: a vote counts from its answer", "distributed/redlock/rules.go",
 		"v.since = v.last.sent\n\t}\n\treturn true", "v.since = at\n\t}\n\treturn true", ""},
 	{"Q6: a renewal revives a lease that has ended", "distributed/redlock/rules.go",
-		"t.held >= quorum(t.n) && !over", "t.held >= quorum(t.n)", ""},
+		"t.ok >= q && !over", "t.ok >= q", ""},
 	{"Q7: a server reserves fences that its clock has passed", "distributed/redlock/lua/common.lua",
 		" and micros .. '000' < fence", "", ""},
 	{"Q10: a server votes again for a lease that was broken", "distributed/redlock/lua/common.lua",
