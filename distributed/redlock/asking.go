@@ -80,11 +80,10 @@ func (a *bid) tell() {
 	}
 }
 
-// await returns what the servers have decided of the round that enters. It ends with ctx or Close, unless they have decided by then.
+// await returns what the servers have decided of the round that enters. It ends with ctx or Close, but a decision that is there by then wins.
 func (a *bid) await(ctx context.Context) (s driver.Standing, err error) {
 	var slow <-chan time.Time // a majority has answered, and waits for the others until then
-	then, closed := nothing, false
-	for again := true; again; then() {
+	for closed := false; ; {
 		select {
 		case <-a.news:
 		case <-slow:
@@ -96,15 +95,15 @@ func (a *bid) await(ctx context.Context) (s driver.Standing, err error) {
 		}
 		a.mu.Lock()
 		t := a.tally()
-		t.closed, again, then = closed, false, nothing
+		t.closed = closed
+		again, then := false, nothing
 		switch v := t.judge(); {
 		case v == granted:
-			a.b.exchanged("enter", a.started, nil)
-			s, err = a.win(), nil
+			s, then, err = a.win(), a.reported(nil, nothing), nil
 		case v == refused:
 			s, then, err = a.refused()
 		case err != nil:
-			err = a.interrupted(err, t)
+			then, err = a.interrupted(err, t)
 		case v == unavailable:
 			then, err = a.askAgain()
 			again = err == nil
@@ -117,48 +116,61 @@ func (a *bid) await(ctx context.Context) (s driver.Standing, err error) {
 			a.phase = ended
 		}
 		a.mu.Unlock()
+		if then(); !again {
+			return s, err
+		}
 	}
-	return s, err
+}
+
+// reported tells observers of the round, before what else is to be done. The caller holds mu.
+func (a *bid) reported(err error, then func()) func() {
+	started := a.started
+	return func() {
+		a.b.exchanged("enter", started, err)
+		then()
+	}
 }
 
 // interrupted is the error of a caller whose time is over, or who has gone. The caller holds mu.
-func (a *bid) interrupted(why error, t tally) error {
+func (a *bid) interrupted(why error, t tally) (then func(), err error) {
 	switch {
 	case errors.Is(why, distributed.ErrClosed):
-		return why
+		return nothing, why
 	case errors.Is(why, context.DeadlineExceeded) && t.votes+t.waits < a.b.quorum: // the servers did not answer in time
-		a.b.exchanged("enter", a.started, why)
+		then = a.reported(why, nothing)
 		if a.why != nil {
 			why = conn.Expired(why, a.why)
 		}
-		return distributed.Unavailable("redlock: enter", why)
+		return then, distributed.Unavailable("redlock: enter", why)
 	}
-	return keyless.Errorf("redlock: enter: %w", why)
+	return nothing, keyless.Errorf("redlock: enter: %w", why)
 }
 
 // refused takes that a majority does not vote for the bid: it waits, or has the votes of the others released. The caller holds mu.
 func (a *bid) refused() (s driver.Standing, then func(), err error) {
-	a.b.exchanged("enter", a.started, nil)
 	if !a.noWait {
 		a.phase = waiting
-		return a.queued(), nothing, nil
+		return a.queued(a.tally()), a.reported(nil, nothing), nil
 	}
 	if err := a.young(); err != nil {
-		return s, nothing, a.b.unavailable("enter", err)
+		return s, a.reported(nil, nothing), a.b.unavailable("enter", err)
 	}
 	a.phase = ended
-	return driver.Standing{Kind: driver.Refused, Holder: a.holder()}, func() { a.depart() }, nil
+	return driver.Standing{Kind: driver.Refused, Holder: a.holder()}, a.reported(nil, func() { a.depart() }), nil
 }
 
 // askAgain asks the servers again that have failed, after a pause, as long as a vote would have half of its window left: most
 // failures are a busy server or a lost connection. It returns an error if a repeat does not help. The caller holds mu.
 func (a *bid) askAgain() (then func(), err error) {
-	err = a.b.failures(a.errs())
-	a.b.exchanged("enter", a.started, err)
+	all := make([]error, len(a.seats))
+	for i := range all {
+		all[i] = a.seats[i].err
+	}
+	err = a.b.failures(all)
 	pause := jittered(doubled(firstBackoff/2, a.repeats, longestBackoff))
 	if conn.Classify(err) == conn.Permanent || errors.Is(err, distributed.ErrRefused) || errors.Is(err, distributed.ErrClosed) ||
 		time.Since(a.started)+pause > a.window()/2 {
-		return nothing, a.b.unavailable("enter", err)
+		return a.reported(err, nothing), a.b.unavailable("enter", err)
 	}
 	a.repeats++
 	a.why = err
@@ -170,7 +182,7 @@ func (a *bid) askAgain() (then func(), err error) {
 			asks = append(asks, a.question(n, c, func(k *ask) { a.entered(k, nil) }))
 		}
 	}
-	return func() { time.AfterFunc(pause, func() { sendAll(asks) }) }, nil
+	return a.reported(err, func() { time.AfterFunc(pause, func() { sendAll(asks) }) }), nil
 }
 
 // tally counts the seats. The caller holds mu.
@@ -178,7 +190,8 @@ func (a *bid) tally() tally {
 	t := tally{n: len(a.seats)}
 	now, longest := time.Now(), a.longest()
 	for i := range a.seats {
-		switch s := &a.seats[i]; {
+		s := &a.seats[i]
+		switch {
 		case s.counts(now, a.ttl, longest):
 			t.votes++
 		case s.standing.kind != 0:
@@ -186,16 +199,9 @@ func (a *bid) tally() tally {
 		case s.err != nil:
 			t.errs++
 		}
+		t.busy, t.given, t.young = t.busy+flag(s.busy), t.given+flag(s.given()), t.young+flag(s.young(now, a.ttl, longest))
 	}
 	return t
-}
-
-func (a *bid) errs() []error {
-	all := make([]error, len(a.seats))
-	for i := range a.seats {
-		all[i] = a.seats[i].err
-	}
-	return all
 }
 
 // young returns an error if a majority votes for us and too many of these servers do not count yet (rule Q5).

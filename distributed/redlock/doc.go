@@ -5,7 +5,7 @@
 //
 // A call's way:
 //
-//	Enter ──▶ attempt ──enter.lua on all servers──▶ a majority votes for us ──▶ lease
+//	Enter ──▶ bid ──────enter.lua on all servers──▶ a majority votes for us ──▶ lease
 //	                                          └──▶ no majority: place, in the queue of each server
 //	                                                 │ a release hands each server's vote to the head of its queue,
 //	                                                 │ and publishes it to that instance: one hop
@@ -16,8 +16,10 @@
 // each other. docs/redlock.md shows the keys, and says what may go wrong.
 //
 //	node        one server: what is asked of it, in pipelines; its time-outs and backoff
-//	attempt     one Enter: what each server has said about it (seats), and what follows from that
-//	lease       a majority of votes in use; place: an attempt that waits
+//	bid         one token of an attempt: what each server has said about it (seats), and what follows from that
+//	poll        one question to all servers, and what their answers decide
+//	parting     the end of a bid: what the servers had of it
+//	half.go     the Backend as package driver sees it, which has the attempts above: lease, place, Prev, what is dropped, when to look
 //	rules.go    what votes are worth and what majorities decide, as plain functions, and why there are never two holders
 //	pauses.go   how long we wait, on which no promise depends
 package redlock

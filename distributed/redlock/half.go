@@ -66,7 +66,7 @@ func (d half) Enter(ctx context.Context, a *attempt, prev *driver.Prev[claim]) (
 // Look implements driver.Driver. It does not wait for the answers, which plan the next look. Without any that comes after H.
 func (half) Look(_ context.Context, some []*attempt) {
 	for _, a := range some {
-		if !a.Wire.bid.Load().beat(everyNode) {
+		if !a.Wire.bid.Load().beat() {
 			a.LookIn(driver.Never)
 		}
 	}
@@ -103,7 +103,7 @@ func (d half) Drop(ctx context.Context, some []*attempt) {
 		all[i] = a.Wire.bid.Load().depart()
 	}
 	for i, a := range some {
-		select {
+		select { // either may win: departed says what is known then
 		case <-all[i]:
 		case <-ctx.Done():
 		}

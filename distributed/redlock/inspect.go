@@ -100,12 +100,7 @@ func (v ballot) elected(quorum int) (tokens []string) {
 			tokens = append(tokens, token)
 		}
 	}
-	slices.SortFunc(tokens, func(a, b string) int {
-		if older(a, b) {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(tokens, byAge)
 	return tokens
 }
 

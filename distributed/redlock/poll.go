@@ -145,7 +145,7 @@ func (p *poll) failure() error { return p.b.client.OrClosed(p.b.unavailable(p.wh
 func (p *poll) wait(ctx context.Context, limit time.Duration) (verdict, error) {
 	t := time.NewTimer(limit)
 	defer t.Stop()
-	select {
+	select { // if both come at once, either wins: a verdict takes effect in then, whoever waits
 	case <-p.decided:
 	case <-t.C:
 		p.report()

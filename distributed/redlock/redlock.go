@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -122,45 +121,29 @@ func (b *Backend) unavailable(doing string, err error) error {
 
 // failures joins what the servers have said, each with its name.
 func (b *Backend) failures(errs []error) error {
-	var all []error
+	e := &quorumError{n: len(b.nodes)}
+	format, args := "%d of %d servers failed:", []any{0, e.n}
 	for i, err := range errs {
 		if err != nil {
-			all = append(all, keyless.Errorf("%s: %w", b.nodes[i].name, err))
+			e.all = append(e.all, err)
+			format, args = format+" %s: %w;", append(args, b.nodes[i].name, err)
 		}
 	}
-	return &quorumError{all, len(b.nodes)}
+	args[0] = len(e.all)
+	e.error = keyless.Errorf(strings.TrimSuffix(format, ";"), args...)
+	return e
 }
 
 // quorumError names the servers that failed. It Is ErrUnreached or ErrRefused only if so many are that no majority is left:
 // other errors may hide votes.
 type quorumError struct {
+	error
 	all []error
 	n   int
 }
 
-// Error implements error.
-func (e *quorumError) Error() string {
-	return e.text(func(err error) string { return err.Error() })
-}
-
-func (e *quorumError) text(of func(error) string) string {
-	texts := make([]string, len(e.all))
-	for i, err := range e.all {
-		texts[i] = of(err)
-	}
-	return fmt.Sprintf("%d of %d servers failed: %s", len(e.all), e.n, strings.Join(texts, "; "))
-}
-
 // Keyless implements keyless.Error.
-func (e *quorumError) Keyless() (text string, safe bool) {
-	safe = true
-	text = e.text(func(err error) string {
-		t, one := keyless.Text(err)
-		safe = safe && one
-		return t
-	})
-	return text, safe
-}
+func (e *quorumError) Keyless() (text string, safe bool) { return keyless.Text(e.error) }
 
 // Is implements the interface of errors.Is.
 func (e *quorumError) Is(target error) bool {

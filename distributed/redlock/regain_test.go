@@ -67,7 +67,7 @@ func TestAVoteThatAServerForgotCountsForOne(t *testing.T) {
 	ofHolder[2].Cut()
 	require.Eventually(t, func() bool { return s.all[2].Do("PTTL", "k").(int64) < (ttl / 5).Milliseconds() }, patience, time.Millisecond)
 	now := time.Now()
-	a.beat(0)
+	a.beat()
 	require.Eventually(t, func() bool { return voted(now) }, patience, time.Millisecond)
 	ofWaiter[0].SetHalfOpen(true)
 	s.all[0].Do("FLUSHALL")

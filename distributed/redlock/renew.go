@@ -9,11 +9,9 @@ import (
 
 // extend asks all servers to extend the votes of a lease, or of one that is claimed.
 //
-// A majority that still had our vote has had it ever since, so nobody else can have had a majority meanwhile. A server that has
-// lost our vote and is free ("none") is asked to vote anew by the next renewal ("new"), which does not count that time: others may
-// have come and gone there. From then on it has our vote without a gap, and later renewals count it (rule Q6), but not for the longest TTL
-// if it was restarted: till then a waiter may count on a vote that the server has forgotten. So a lease survives that the servers are
-// restarted one after the other.
+// A majority that still had our vote has had it ever since, so nobody else can have had one meanwhile. A server that has lost it and is free
+// votes anew ("new") when asked for that by the next renewal, and counts from the one after it (rule Q6). So a lease survives that the
+// servers are restarted one after the other.
 func (a *bid) extend() *poll {
 	p := a.renewal("renew")
 	a.mu.Lock()

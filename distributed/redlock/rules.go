@@ -256,6 +256,10 @@ type tally struct {
 	waits  int // answered, without a vote that counts
 	errs   int // not answered, or refused
 	closed bool
+
+	busy  int // have not answered the last question yet
+	given int // vote for us, whether that counts or not
+	young int // of these, do not count yet
 }
 
 // judge decides as soon as no further answer can change the outcome (rule Q1). A closed tally has waited long enough for the slow: a

@@ -2,7 +2,6 @@ package redlock
 
 import (
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
@@ -27,44 +26,27 @@ const (
 // consider looks whether the place has a majority, or what to do about a split vote. It returns what is to be done once mu is free. plan takes
 // when to look again. The caller holds mu.
 func (a *bid) consider(plan func(*attempt, driver.Standing)) (then func()) {
-	if a.tally().judge() == granted {
+	t := a.tally()
+	switch {
+	case t.judge() == granted:
 		s := a.win()
 		return func() { a.a.Stands(s) }
-	}
-	busy, voted := slices.ContainsFunc(a.seats, func(s seat) bool { return s.busy }), a.voted()
-	if busy && a.hanging() {
-		return nothing // more is known soon
-	}
-	if voted {
+	case t.busy > t.n-a.b.quorum: // fewer than a majority have answered, which is no basis for a decision
+		return nothing
+	case t.given > 0:
 		if r := a.rival(); r.owner != "" {
 			if asks := a.yield(r); len(asks) > 0 {
 				return func() { sendAll(asks) }
 			}
 		}
 	}
-	s := a.queued()
+	s := a.queued(t)
 	return func() { plan(a.a, s) }
 }
 
 // queued is how a place stands. The caller holds mu.
-func (a *bid) queued() driver.Standing {
-	return driver.Standing{Kind: driver.Queued, Sent: a.started, Holder: a.holder(), Next: a.next()}
-}
-
-// voted reports that a server votes for us, whether that counts or not. The caller holds mu.
-func (a *bid) voted() bool {
-	return slices.ContainsFunc(a.seats, func(s seat) bool { return s.given() })
-}
-
-// hanging reports that fewer than a majority have answered: what they say is no basis for a decision. The caller holds mu.
-func (a *bid) hanging() bool {
-	answered := 0
-	for i := range a.seats {
-		if !a.seats[i].busy {
-			answered++
-		}
-	}
-	return answered < a.b.quorum
+func (a *bid) queued(t tally) driver.Standing {
+	return driver.Standing{Kind: driver.Queued, Sent: a.started, Holder: a.holder(), Next: a.next(t)}
 }
 
 // rival returns the attempt that is to have our votes: one that has a majority, or else the oldest of those among which the
@@ -130,7 +112,7 @@ func (a *bid) beaten(k *ask) {
 }
 
 // next is when to send the next heartbeat. The caller holds mu.
-func (a *bid) next() time.Duration {
+func (a *bid) next(t tally) time.Duration {
 	heartbeat := distributed.HeartbeatInterval(a.ttl)
 	next := jittered(min(heartbeat, slowestBeat) * 9 / 10)
 	foreign, now, longest := false, time.Now(), a.longest()
@@ -147,7 +129,7 @@ func (a *bid) next() time.Duration {
 			next = min(next, s.standing.rest+expiryMargin)
 		}
 	}
-	if a.voted() && !a.mostYoung(now) { // a split vote that is ours to win, or notices are on their way
+	if t.given > 0 && t.young <= t.n-a.b.quorum { // a split vote that is ours to win, or notices are on their way
 		next = min(next, splitPause(a.splits, a.b.roundTrip(), heartbeat))
 		a.splits++
 	} else {
@@ -163,27 +145,13 @@ func (a *bid) next() time.Duration {
 	return next
 }
 
-// mostYoung reports that a majority votes for us and waits to count. The caller holds mu.
-func (a *bid) mostYoung(now time.Time) bool {
-	n, longest := 0, a.longest()
-	for i := range a.seats {
-		if a.seats[i].young(now, a.ttl, longest) {
-			n++
-		}
-	}
-	return n > len(a.seats)-a.b.quorum
-}
-
-const everyNode = -1
-
-// beat sends a heartbeat to one server, or to all; not to one that has not answered the last question. It reports false if the bid does not
-// wait.
-func (a *bid) beat(only int) (waits bool) {
+// beat sends a heartbeat to all servers that have answered the last question. It reports false if the bid does not wait.
+func (a *bid) beat() (waits bool) {
 	var asks []*ask
 	a.mu.Lock()
 	waits = a.phase == waiting
 	for i, n := range a.b.nodes {
-		if s := &a.seats[i]; waits && !s.busy && (only == everyNode || only == i) {
+		if s := &a.seats[i]; waits && !s.busy {
 			asks = append(asks, a.question(n, a.call(heartbeatScript, modeLetter(a.mode), s.ask(time.Now()), a.asked), a.beaten))
 		}
 	}

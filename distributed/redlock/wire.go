@@ -32,12 +32,14 @@ func age(token string) (id identity.Attempt, process string, ok bool) {
 	return id, process, ok && wllocks && cut
 }
 
-// older reports that attempt a is older than b. All instances order attempts alike, so they agree who is to win a split vote.
-func older(a, b string) bool {
+// byAge compares the age of attempts. All instances order attempts alike, so they agree who is to win a split vote.
+func byAge(a, b string) int {
 	idA, processA, _ := age(a)
 	idB, processB, _ := age(b)
-	return cmp.Or(cmp.Compare(idA.Number, idB.Number), cmp.Compare(processA, processB), cmp.Compare(idA.Random, idB.Random)) < 0
+	return cmp.Or(cmp.Compare(idA.Number, idB.Number), cmp.Compare(processA, processB), cmp.Compare(idA.Random, idB.Random))
 }
+
+func older(a, b string) bool { return byAge(a, b) < 0 }
 
 // instanceName is an instance as scripts know it: short, of plain letters.
 func instanceName(instance string) string {
