@@ -37,7 +37,12 @@ func (a *bid) entered(k *ask, prev *bid) {
 			k.Err = conn.Refusal(fmt.Errorf("the server answers %q", k.Reply))
 		}
 	}
-	prev.enterReplied(k.node, s.found, k.Err)
+	if prev != nil {
+		if k.Err != nil {
+			prev.leave(k.node) // after all; first, so that something is under way
+		}
+		prev.parted(k.node.index, s.found, true, k.Err)
+	}
 	a.answered(k, s)
 }
 

@@ -97,17 +97,6 @@ func (a *bid) adopt() {
 	a.parting.adopted = true
 }
 
-// enterReplied takes what one server has said of the lease to the Enter that has adopted it. It does nothing for nil.
-func (a *bid) enterReplied(n *node, found byte, err error) {
-	if a == nil {
-		return
-	}
-	if err != nil {
-		a.leave(n) // after all; first, so that something is under way
-	}
-	a.parted(n.index, found, true, err)
-}
-
 // parted notes the answer of one server to a release: '1' the vote was there, '0' it was not, 0: no answer.
 func (a *bid) parted(index int, found byte, over bool, why error) {
 	a.mu.Lock()

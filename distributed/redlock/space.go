@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -65,7 +66,7 @@ type space struct {
 
 // spaces are those that a Backend knows: as many as there are systems in the keys that it was asked for.
 type spaces struct {
-	mu  sync.RWMutex
+	mu  sync.Mutex
 	all map[string]*space // guarded by mu; what is in it stays
 	// vouch is guarded by mu: the next space that comes is vouched for, because Vouch was called when there was none.
 	vouch bool
@@ -73,15 +74,10 @@ type spaces struct {
 
 // space returns that of a system, of which the process hears from now on.
 func (b *Backend) space(system string) *space {
-	b.spaces.mu.RLock()
-	in := b.spaces.all[system]
-	b.spaces.mu.RUnlock()
-	if in != nil {
-		return in
-	}
 	b.spaces.mu.Lock()
 	defer b.spaces.mu.Unlock()
-	if in = b.spaces.all[system]; in != nil {
+	in := b.spaces.all[system]
+	if in != nil {
 		return in
 	}
 	system = strings.Clone(system) // it is a part of a key
@@ -95,13 +91,10 @@ func (b *Backend) space(system string) *space {
 }
 
 // known returns all spaces.
-func (b *Backend) known() (all []*space) {
-	b.spaces.mu.RLock()
-	defer b.spaces.mu.RUnlock()
-	for _, in := range b.spaces.all {
-		all = append(all, in)
-	}
-	return all
+func (b *Backend) known() []*space {
+	b.spaces.mu.Lock()
+	defer b.spaces.mu.Unlock()
+	return slices.Collect(maps.Values(b.spaces.all))
 }
 
 // learn notes the longest TTL of leases, by a server (0: none), and returns the longest that we have heard of.
