@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/wllock/wllock/internal/conn"
@@ -35,15 +36,17 @@ func (a *bid) renewCall(letter string, revote int) conn.Call {
 
 // renewal counts what servers say of the votes of a lease, or of one that is claimed.
 func (a *bid) renewal(what string) *poll {
-	tally, contended := held{n: len(a.seats)}, false
+	tally, contended := held{n: len(a.seats)}, new(atomic.Bool) // more answers come after the verdict
 	p := a.b.poll(what, func(k *ask) verdict {
 		word, waits, age, _ := readRenewal(k)
-		contended = contended || waits
+		if waits {
+			contended.Store(true)
+		}
 		young, void := a.doubts(k.node.index, age)
 		tally.count(word, young, void)
 		return tally.judge(a.over())
 	})
-	p.heard, p.then = a.renewed, func(p *poll) { a.extended(p, contended) }
+	p.heard, p.then = a.renewed, func(p *poll) { a.extended(p, contended.Load()) }
 	return p
 }
 
