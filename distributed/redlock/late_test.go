@@ -38,8 +38,8 @@ func TestARenewalThatIsAnsweredTooLate(t *testing.T) {
 	t.Parallel()
 	s := start(t, 3)
 	b := s.open()
-	for i := range 5 {
-		l := leaseOf(t, b, request(fmt.Sprint("k", i), "a", lasting(300*time.Millisecond)))
+	for i := range 2 {
+		l := leaseOf(t, b, request(fmt.Sprint("k", i), "a", lasting(800*time.Millisecond)))
 		l.Abandon()
 		r := bidOf(l).renewal("renew")
 		for !distributed.Over(time.Now(), l.Until()) { // busy, so that the timer is late
