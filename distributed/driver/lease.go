@@ -280,6 +280,13 @@ func (p *Prev[W]) Attempt() *Attempt[W] {
 	return p.a
 }
 
+// Adopted reports that an Enter removes the lease. A Driver that begins the removal itself when the attempt has Ended does not do so then.
+func (a *Attempt[W]) Adopted() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.state == adopted
+}
+
 // Mine returns the attempt that the Enter has to remove. nil: none, or a Drop of it is under way.
 func (p *Prev[W]) Mine() *Attempt[W] {
 	if p == nil || !p.mine {

@@ -151,17 +151,18 @@ func (a *bid) interrupted(why error, t tally) (then func(), err error) {
 	return nothing, keyless.Errorf("redlock: enter: %w", why)
 }
 
-// refused takes that a majority does not vote for the bid: it waits, or has the votes of the others released. The caller holds mu.
+// refused takes that a majority does not vote for the bid: it waits, or ends. The caller holds mu.
 func (a *bid) refused() (s driver.Standing, then func(), err error) {
+	then = a.reported(nil, nothing)
 	if !a.noWait {
 		a.phase = waiting
-		return a.queued(a.tally()), a.reported(nil, nothing), nil
+		return a.queued(a.tally()), then, nil
 	}
 	if err := a.young(); err != nil {
-		return s, a.reported(nil, nothing), a.b.unavailable("enter", err)
+		return s, then, a.b.unavailable("enter", err)
 	}
 	a.phase = ended
-	return driver.Standing{Kind: driver.Refused, Holder: a.holder()}, a.reported(nil, func() { a.depart() }), nil
+	return driver.Standing{Kind: driver.Refused, Holder: a.holder()}, then, nil
 }
 
 // askAgain asks the servers again that have failed, after a pause, as long as a vote would have half of its window left: most

@@ -101,8 +101,10 @@ func (a *bid) win() driver.Standing {
 	}
 	sent := majoritySince(len(a.seats), since)
 	a.phase, a.until = won, distributed.Validity(sent, a.window())
-	contended := slices.ContainsFunc(a.seats, func(s seat) bool { return s.standing.contended })
-	return driver.Standing{Kind: driver.Granted, Sent: sent, Next: driver.Never, Contended: contended}
+	if slices.ContainsFunc(a.seats, func(s seat) bool { return s.standing.contended }) {
+		a.a.Noticed(true) // under mu, so that later notices come after it. There is no lease yet, so nothing is called back
+	}
+	return driver.Standing{Kind: driver.Granted, Sent: sent, Next: driver.Never}
 }
 
 // restart has a bid with a new token stand for the attempt, because a yield was not answered and may be carried out at any time: a vote
@@ -164,6 +166,10 @@ type seat struct {
 	vote
 	standing standing // the last; kind 0: none yet
 	err      error    // of the last question; nil: answered, or under way
+
+	// wanted is when a notice said last that another waits; zero: none has, or nobody does any more. Notices come on a connection of their
+	// own, so one may overtake the answer to a question that was sent before it: such an answer does not know of it.
+	wanted time.Time
 }
 
 // failed: the question was not answered, or refused.
@@ -181,6 +187,7 @@ func (s *seat) told(now standing, at time.Time) {
 		s.standing.contended = s.standing.contended || now.contended
 		return
 	}
+	now.contended = now.contended || s.wanted.After(s.last.sent)
 	s.standing = now
 }
 
@@ -191,4 +198,18 @@ func (s *seat) noticed(m message, at time.Time) bool {
 	}
 	s.standing = standing{kind: 'v', contended: m.contended, rank: s.standing.rank, rest: s.standing.rest}
 	return true
+}
+
+// wanted takes a notice that others wait, or that none does any more. Once the bid has won the Backend keeps that: of several servers the
+// last word counts, until the next renewal.
+func (a *bid) wanted(index int, waits bool) {
+	a.mu.Lock()
+	has, s := a.phase == won, &a.seats[index]
+	if s.standing.contended, s.wanted = waits, (time.Time{}); waits {
+		s.wanted = time.Now()
+	}
+	a.mu.Unlock()
+	if has {
+		a.a.Noticed(waits)
+	}
 }

@@ -134,10 +134,10 @@ func (d half) Share(ctx context.Context, a *attempt) (driver.Standing, error) {
 	return s, err
 }
 
-// Ended implements driver.Driver. The votes that are left of a lease that was lost are released.
+// Ended implements driver.Driver. The votes and places that are left are given up here, so that an Enter that comes next is behind that on
+// every server. An Enter that has adopted the lease does it itself.
 func (half) Ended(a *attempt) {
-	one := end(a)
-	if l := a.Lease(); l != nil && !l.Stop() {
+	if one := end(a); !a.Adopted() {
 		one.depart()
 	}
 }

@@ -38,20 +38,19 @@ func TestARenewalThatIsAnsweredTooLate(t *testing.T) {
 	t.Parallel()
 	s := start(t, 3)
 	b := s.open()
-	for i := range 2 {
-		l := leaseOf(t, b, request(fmt.Sprint("k", i), "a", lasting(800*time.Millisecond)))
-		l.Abandon()
-		r := bidOf(l).renewal("renew")
-		for !distributed.Over(time.Now(), l.Until()) { // busy, so that the timer is late
-		}
-		for _, n := range b.nodes {
-			k := &ask{node: n}
-			k.Reply = "held 0 3600000 0"
-			r.done(k)
-		}
-		require.True(t, bidOf(l).over(), "it is valid again")
-		require.Equal(t, refused, r.verdict)
+	l := leaseOf(t, b, request("k", "a", lasting(2*time.Second)))
+	l.Abandon()
+	r := bidOf(l).renewal("renew")
+	for !distributed.Over(time.Now(), l.Until()) { // busy at the end, so that the timer is late
+		time.Sleep(time.Until(l.Until()) - 100*time.Millisecond)
 	}
+	for _, n := range b.nodes {
+		k := &ask{node: n}
+		k.Reply = "held 0 3600000 0"
+		r.done(k)
+	}
+	require.True(t, bidOf(l).over(), "it is valid again")
+	require.Equal(t, refused, r.verdict)
 }
 
 // A release waits for a first try of each server, and for no question that an Enter has made needless.
@@ -216,13 +215,24 @@ func TestAnAnswerThatIsOlderThanANotice(t *testing.T) {
 	tells := func(word string, a *bid) {
 		b.nodes[0].OnMessage(prefixOf("")+b.process, fmt.Sprintf("%s %s other k", word, a.token))
 	}
-	held := leaseOf(t, b, request("k", "a"))
-	p, a := placeOf(t, b, request("k", "b"))
-	tells("want", a) // before it has the lease, whose votes do not know of that
-	release(t, held)
-	l := await(t, p)
-	require.True(t, l.Contended())
+	a, before := known(b, request("k", "a")), time.Now()
+	a.mu.Lock()
+	for i := range a.seats {
+		a.seats[i].ask(before)
+	}
+	a.mu.Unlock()
+	tells("want", a)
+	a.mu.Lock()
+	a.seats[0].told(standing{kind: 'v', longest: a.ttl}, time.Now())
+	require.True(t, a.seats[0].standing.contended)
+	a.mu.Unlock()
+	tells("idle", a)
+	require.False(t, a.seats[0].standing.contended, "nobody waits any more")
 
+	l := leaseOf(t, b, request("k", "a"))
+	a = bidOf(l)
+	tells("want", a)
+	require.True(t, l.Contended())
 	answers := func(p *poll) {
 		for _, n := range b.nodes {
 			k := &ask{node: n}
@@ -233,9 +243,9 @@ func TestAnAnswerThatIsOlderThanANotice(t *testing.T) {
 	}
 	tells("idle", a)
 	require.False(t, l.Contended(), "nobody waits any more")
-	before := a.renewal("renew")
+	old := a.renewal("renew")
 	tells("want", a)
-	answers(before)
+	answers(old)
 	require.True(t, l.Contended())
 	answers(a.renewal("renew"))
 	require.False(t, l.Contended())

@@ -95,7 +95,7 @@ func (n *node) OnMessage(channel, text string) {
 			a.extend() // no notice is believed (rule Q10)
 		}
 	case m.kind == "idle", m.instance != a.instance:
-		a.a.Noticed(m.kind == "want")
+		a.wanted(n.index, m.kind == "want")
 	}
 }
 

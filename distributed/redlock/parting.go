@@ -29,8 +29,8 @@ func (p *parting) reopen() {
 	}
 }
 
-// depart has all servers remove the bid that were not asked yet, or could not be. It returns a channel that is closed when a majority has
-// said what it had, or when none will.
+// depart has all servers remove the bid that know of it, and were not asked for that or could not be. It returns a channel that is
+// closed when a majority has said what it had, or when none will.
 func (a *bid) depart() <-chan struct{} {
 	a.mu.Lock()
 	p := &a.parting
@@ -38,7 +38,7 @@ func (a *bid) depart() <-chan struct{} {
 	done, first := p.done, !p.adopted
 	var asks []*ask
 	for i, n := range a.b.nodes {
-		if p.verdict == pending && p.underWay[i] == 0 && (p.found|p.missing)&(1<<i) == 0 {
+		if !a.started.IsZero() && p.verdict == pending && p.underWay[i] == 0 && (p.found|p.missing)&(1<<i) == 0 {
 			asks = append(asks, a.leaving(n, first))
 		}
 	}

@@ -23,7 +23,7 @@ type poll struct {
 	what  string
 	sent  time.Time
 	heard func(*ask)         // called with each answer, without mu; nil: nothing
-	count func(*ask) verdict // counts one answer, with mu held
+	count func(*ask) verdict // counts one answer, with mu held; none after the verdict
 	then  func(*poll)        // called with the verdict before decided is closed, without mu; nil: nothing
 
 	mu       sync.Mutex
@@ -99,12 +99,13 @@ func (p *poll) done(k *ask) {
 		p.answered++
 		p.replies[k.node.index] = k.Reply
 	}
-	v, was := p.count(k), p.verdict
-	if was == pending {
+	v := pending
+	if p.verdict == pending {
+		v = p.count(k)
 		p.verdict = v
 	}
 	p.mu.Unlock()
-	if was != pending || v == pending {
+	if v == pending { // or it was decided before
 		return
 	}
 	p.report()

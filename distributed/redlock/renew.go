@@ -2,7 +2,6 @@ package redlock
 
 import (
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/wllock/wllock/internal/conn"
@@ -36,17 +35,15 @@ func (a *bid) renewCall(letter string, revote int) conn.Call {
 
 // renewal counts what servers say of the votes of a lease, or of one that is claimed.
 func (a *bid) renewal(what string) *poll {
-	tally, contended := held{n: len(a.seats)}, new(atomic.Bool) // more answers come after the verdict
+	tally, contended := held{n: len(a.seats)}, false
 	p := a.b.poll(what, func(k *ask) verdict {
 		word, waits, age, _ := readRenewal(k)
-		if waits {
-			contended.Store(true)
-		}
+		contended = contended || waits
 		young, void := a.doubts(k.node.index, age)
 		tally.count(word, young, void)
 		return tally.judge(a.over())
 	})
-	p.heard, p.then = a.renewed, func(p *poll) { a.extended(p, contended.Load()) }
+	p.heard, p.then = a.renewed, func(p *poll) { a.extended(p, contended) }
 	return p
 }
 
@@ -93,5 +90,4 @@ func (a *bid) extended(p *poll, contended bool) {
 		} // else it was to be claimed
 	}
 	a.a.Gone()
-	a.depart() // the votes that are left
 }
