@@ -184,16 +184,19 @@ type Watcher interface {
 
 // As finds the first lease that is a T in l and the leases it wraps, as errors.As does for errors: a wrapper has a method
 // Unwrap() Lease. A backend finds its own lease in Request.Prev with it, so that its leases can be decorated.
-func As[T any](l Lease) (T, bool) {
-	for l != nil {
-		if t, ok := l.(T); ok {
+func As[T any](l Lease) (T, bool) { return inside[T](l) }
+
+// inside finds the first T in x and what that wraps.
+func inside[T, W any](x W) (T, bool) {
+	for at := any(x); at != nil; {
+		if t, ok := at.(T); ok {
 			return t, true
 		}
-		w, ok := l.(interface{ Unwrap() Lease })
+		w, ok := at.(interface{ Unwrap() W })
 		if !ok {
 			break
 		}
-		l = w.Unwrap()
+		at = w.Unwrap()
 	}
 	var none T
 	return none, false

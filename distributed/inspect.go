@@ -118,19 +118,7 @@ func NewBreaking(found Inspection, by, reason string) (Breaking, error) {
 }
 
 // InspectorOf finds the Inspector in b or in the backends that b wraps: a decorator has a method Unwrap() Backend.
-func InspectorOf(b Backend) (Inspector, bool) {
-	for b != nil {
-		if i, ok := b.(Inspector); ok {
-			return i, true
-		}
-		w, ok := b.(interface{ Unwrap() Backend })
-		if !ok {
-			break
-		}
-		b = w.Unwrap()
-	}
-	return nil, false
-}
+func InspectorOf(b Backend) (Inspector, bool) { return inside[Inspector](b) }
 
 // HeldError is an ErrHeld from a backend whose answer named the holder.
 type HeldError struct {

@@ -19,16 +19,4 @@ type Probe struct {
 }
 
 // ProberOf finds the Prober in b or in the backends that b wraps: a decorator has a method Unwrap() Backend.
-func ProberOf(b Backend) (Prober, bool) {
-	for b != nil {
-		if p, ok := b.(Prober); ok {
-			return p, true
-		}
-		w, ok := b.(interface{ Unwrap() Backend })
-		if !ok {
-			break
-		}
-		b = w.Unwrap()
-	}
-	return nil, false
-}
+func ProberOf(b Backend) (Prober, bool) { return inside[Prober](b) }
