@@ -31,7 +31,8 @@ type Attempt[W any] struct {
 	mu      sync.Mutex // guards all below; taken before that of the lane, and never while calling out
 	state   state
 	quitted bool      // Ended was called
-	lease   *lease[W] // set with held
+	lease   *lease[W] // nil before held
+	kept    lease[W]  // that one
 	holder  string
 	next    time.Time // when a look without an event is due; zero: none was planned
 	looking bool      // a Look is queued or under way
@@ -76,7 +77,8 @@ const (
 
 func (b *Backend[W]) newAttempt(req distributed.Request) *Attempt[W] {
 	req.Prev = nil
-	a := &Attempt[W]{Request: req, Number: b.NextNumber(), Lasts: req.TTL, Window: distributed.ClaimWindow(req.TTL), b: b, since: time.Now(), heard: time.Now()}
+	now := time.Now()
+	a := &Attempt[W]{Request: req, Number: b.NextNumber(), Lasts: req.TTL, Window: distributed.ClaimWindow(req.TTL), b: b, since: now, heard: now}
 	a.self[0], a.item.Owner = a, a
 	return a
 }

@@ -30,12 +30,14 @@ type Lane[W any] struct {
 	pauses   int                    // before the next Drop
 	over     bool
 	resting  chan struct{} // closed when nothing is left to drop; nil: nobody waits for that
+
+	works func() // work, as a value; never changed
 }
 
 // NewLane returns a lane for a new session, whose requests end with ctx. With a Renewer it is for a server, without a session.
 func (b *Backend[W]) NewLane(ctx context.Context, s Session) *Lane[W] {
 	ln := &Lane[W]{b: b, ctx: ctx, session: s, attempts: map[uint64]*Attempt[W]{}}
-	ln.keeper, ln.looks.b = keepalive.NewKeeper(ln.renew), b
+	ln.keeper, ln.looks.b, ln.works = keepalive.NewKeeper(ln.renew), b, ln.work
 	ln.keeper.HearsRefusals = b.set.Tells
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -197,7 +199,7 @@ func (ln *Lane[W]) Retry() {
 func (ln *Lane[W]) begin() {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
-	if len(ln.queue) > 0 && ln.workers < ln.b.set.Drops && ln.b.Go(ln.work) {
+	if len(ln.queue) > 0 && ln.workers < ln.b.set.Drops && ln.b.Go(ln.works) {
 		ln.workers++
 	}
 }
@@ -212,13 +214,22 @@ func (ln *Lane[W]) work() {
 			ln.mu.Unlock()
 			return
 		}
-		some := ln.queue[:n:n]
-		ln.queue = ln.queue[n:]
+		some := ln.queue[0].self[:]
+		if n > 1 {
+			some = slices.Clone(ln.queue[:n])
+		}
+		ln.queue = slices.Delete(ln.queue, 0, n)
 		for _, a := range some {
 			a.queued = false
 		}
 		ln.mu.Unlock()
-		if !ln.send(ln.ctx, slices.DeleteFunc(some, func(a *Attempt[W]) bool { return !a.begun() })) {
+		sent := some[:0] // self stays as it is
+		for _, a := range some {
+			if a.begun() {
+				sent = append(sent, a)
+			}
+		}
+		if !ln.send(ln.ctx, sent) {
 			ln.mu.Lock()
 			ln.stops()
 			ln.mu.Unlock()

@@ -21,7 +21,8 @@ type lease[W any] struct {
 // newLease makes the lease of a grant. It lasts for the claim window, or as long as the session if that is shorter. The claim comes when a
 // third of that has passed, so that there is time for more tries (rule C4). The caller holds a.mu.
 func newLease[W any](a *Attempt[W], s Standing) *lease[W] {
-	l := &lease[W]{a: a}
+	l := &a.kept
+	l.a = a
 	a.Fences = s.Fences
 	if a.Mode == distributed.Shared && a.Limit == 0 {
 		l.fences.Share(s.Fences.First)

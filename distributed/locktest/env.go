@@ -216,11 +216,12 @@ func (e *env) leave(p distributed.Place) {
 	}
 }
 
-// held asserts that the lease is alive: for its holder, and for all others.
+// held asserts that the lease is alive: for its holder, and for all others. A renewal may be late on a busy machine.
 func (e *env) held(key string, l distributed.Lease) {
 	e.Helper()
-	if gone(l) || !l.Healthy() {
-		e.Fatalf("lease is lost (%t) or not healthy (%t)", gone(l), !l.Healthy())
+	e.eventually("the lease is healthy", func() bool { return gone(l) || l.Healthy() })
+	if gone(l) {
+		e.Fatalf("lease is lost")
 	}
 	e.member().refused(key)
 }

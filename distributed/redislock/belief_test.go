@@ -65,7 +65,8 @@ func TestAGrantThatNobodyWaitsForIsGivenBack(t *testing.T) { // rule R4
 	b := open(t, s.Addr)
 	release(t, newUser(t, b).lease(key(t))) // it listens
 	id := identity.NewAttempt(1)
-	left := (&sender{process: b.s.process}).attempt(id, key(t), instanceName("left"), distributed.Exclusive, time.Minute, time.Minute)
+	var left wireAttempt
+	left.init(&sender{process: b.s.process}, id, key(t), instanceName("left"), distributed.Exclusive, time.Minute, time.Minute)
 	c := left.enter(noPrev)
 	b.s.tr.Do(t.Context(), c)
 	got := readStanding(c.Reply, time.Now()).grant

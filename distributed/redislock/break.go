@@ -48,9 +48,9 @@ func (b *Backend) Break(ctx context.Context, found distributed.Inspection, by, r
 
 // breaks ends what was found.
 func (s *sender) breaks(key string, id identity.Attempt, found, text string) *conn.Call {
-	w := s.attempt(id, key, breaker, distributed.Exclusive, conn.OrphanTTL, distributed.ClaimWindow(conn.OrphanTTL))
-	all := keysOf(key, breaker)
-	args := append([]any{}, w.args[tokenArg:settingsArg]...)
-	args = append(args, w.fixed.settings, fenceArg(w.space.seen.Load()), found, text, distributed.BrokenMemory.Milliseconds())
-	return conn.NewCall(breakScript, append(all[:], helperBase(key)+brokenKey), args...)
+	var w wireAttempt
+	w.init(s, id, key, breaker, distributed.Exclusive, conn.OrphanTTL, distributed.ClaimWindow(conn.OrphanTTL))
+	seen := w.space.seen.Load()
+	return conn.NewCall(breakScript, append(w.keys[:], helperBase(key)+brokenKey), w.token, w.attempt, w.mode, w.fixed.fresh, w.fixed.keep,
+		w.fixed.settings, fenceArg(&seen), found, text, distributed.BrokenMemory.Milliseconds())
 }

@@ -73,7 +73,8 @@ func (d half) Prepare(ctx context.Context, a *attempt) error {
 func (b *Backend) identify(a *attempt, id identity.Attempt, instance string) {
 	n := b.nodes.of(a.Key)
 	w := &a.Wire
-	a.Lane, w.node, w.id, w.wireAttempt = n.lane, n, id, b.s.attempt(id, a.Key, instance, a.Mode, a.TTL, a.Window)
+	a.Lane, w.node, w.id = n.lane, n, id
+	w.init(&b.s.sender, id, a.Key, instance, a.Mode, a.TTL, a.Window)
 	if a.NoWait {
 		w.noWait()
 	}

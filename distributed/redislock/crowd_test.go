@@ -17,8 +17,9 @@ func crowd(t *testing.T, b *Backend, n int, mode distributed.Mode, ttl time.Dura
 	t.Helper()
 	from := &sender{process: "deaf"}
 	from.single.Store(b.s.single.Load())
-	for i := range n {
-		all = append(all, from.attempt(identity.NewAttempt(uint64(i+1)), key(t), fmt.Sprint("deaf", i), mode, ttl, distributed.ClaimWindow(ttl)))
+	all = make([]wireAttempt, n)
+	for i := range all {
+		all[i].init(from, identity.NewAttempt(uint64(i+1)), key(t), fmt.Sprint("deaf", i), mode, ttl, distributed.ClaimWindow(ttl))
 		c := all[i].enter(noPrev)
 		b.s.tr.Do(t.Context(), c)
 		require.NoError(t, c.Err)

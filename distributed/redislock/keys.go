@@ -34,20 +34,33 @@ const slots = 16384
 // keysOf returns the lock's key and its helper keys, in the order of common.lua; all live in one cluster slot.
 // done is per instance, the others per lock.
 func keysOf(key, instance string) [keyCount]string {
-	base := helperBase(key)
-	all := base + "s" + base + "q" + base + "w" + base + "r" + base + "d:" + instance // one allocation for all
-	n := len(base) + 1
+	var room [512]byte
+	base := appendBase(room[:0], key)
+	b, n := base, len(base)+1
+	for i, helper := range []byte("sqwrd") {
+		if i > 0 {
+			b = append(b, base...)
+		}
+		b = append(b, helper)
+	}
+	all := string(append(append(b, ':'), instance...)) // one allocation for all
 	return [keyCount]string{key, all[:n], all[n : 2*n], all[2*n : 3*n], all[3*n : 4*n], all[4*n:]}
 }
 
 // helperBase is what the helper keys of a lock start with: its system's space (rule R19), and a hash tag. Redis hashes what stands
 // between the first brace and the next closing one, otherwise the whole key. A key without braces is its own hash tag; for one with braces a short tag
 // of the same slot is looked up, because "{a}b}" would hash as "a" only.
-func helperBase(key string) string {
-	if !strings.ContainsAny(key, "{}") {
-		return prefix + conn.SystemOf(key) + ":{" + key + "}:"
+func helperBase(key string) string { return string(appendBase(nil, key)) }
+
+func appendBase(b []byte, key string) []byte {
+	tag, own := key, ""
+	if strings.ContainsAny(key, "{}") {
+		tag, own = tags()[slotOf(key)], key+":"
 	}
-	return prefix + conn.SystemOf(key) + ":{" + tags()[slotOf(key)] + "}:" + key + ":"
+	for _, part := range [...]string{prefix, conn.SystemOf(key), ":{", tag, "}:", own} {
+		b = append(b, part...)
+	}
+	return b
 }
 
 // slotOf returns the cluster slot of a key.

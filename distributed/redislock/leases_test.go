@@ -134,7 +134,7 @@ func TestADowngradeWithoutAReplyIsRenewedWhileItsSlotMoves(t *testing.T) {
 	require.Greater(t, s.Do("PTTL", l.a.Key), int64(29_000))
 	require.True(t, l.Healthy())
 
-	s.Do("DEL", l.a.Wire.args[conn.HeadLen+readersKey])
+	s.Do("DEL", l.a.Wire.keys[readersKey])
 	u.b.s.renewMoving(t.Context(), []*attempt{l.a}, u.ttl)
 	require.False(t, l.Healthy(), "lost as either")
 	require.ErrorIs(t, l.Release(t.Context()), distributed.ErrLeaseLost)
@@ -168,7 +168,7 @@ func TestALostReaderExtendsNoLock(t *testing.T) {
 	renew()
 	require.True(t, l.Healthy())
 	require.Greater(t, s.Do("PTTL", l.a.Key), int64(29_000), "claimed")
-	s.Do("DEL", l.a.Wire.args[conn.HeadLen+readersKey])
+	s.Do("DEL", l.a.Wire.keys[readersKey])
 	s.Do("PEXPIRE", l.a.Key, 1000)
 	renew()
 	require.False(t, l.Healthy())

@@ -268,10 +268,14 @@ func (p *process) request(c *conn.Call) string {
 }
 
 func argOf(c *conn.Call, i int) string {
-	if s, is := c.Args[i].(*string); is {
-		return *s
+	switch x := c.Args[i].(type) {
+	case *string:
+		return *x
+	case *uint64:
+		return fmt.Sprint(*x)
+	default:
+		return fmt.Sprint(x)
 	}
-	return fmt.Sprint(c.Args[i])
 }
 
 func (p *process) key(c *conn.Call, i int) string {

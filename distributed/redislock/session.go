@@ -43,7 +43,7 @@ func (s *session) ask(ctx context.Context, c *conn.Call, ttl, budget time.Durati
 	c.Sent = begin
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		c.Tries++
-		s.tr.Do(conn.Within(ctx, tryTimeout(ttl, s.network())), c)
+		s.tr.Do(conn.Within(ctx, tryTimeout(ttl, s.network())), c.Alone()...)
 		kind := conn.Classify(c.Err)
 		if kind == conn.None {
 			return c.Sent, nil

@@ -83,31 +83,24 @@ func (t *scriptArgs) mode(m distributed.Mode) any {
 }
 
 // wireAttempt is an attempt as its requests name it. Each request carries (instance, attempt), so that a repeat has one
-// effect (rule R1), and the full token of what the attempt owns (rule R2).
+// effect (rule R1), and the full token of what the attempt owns (rule R2). It is not copied: its requests point to its texts.
 type wireAttempt struct {
-	space *space
-	fixed *scriptArgs
-	args  []any // what all its requests begin with: head, keys, ARGV 1 to 6 of lua/common.lua; as in enter
+	space          *space
+	fixed          *scriptArgs
+	keys           [keyCount]string
+	token, attempt string
+	mode, queue    any // ARGV 3; ARGV 6 of enter
 }
 
-// attempt returns an attempt with that id. The instance is escaped: see instanceName.
-func (s *sender) attempt(id identity.Attempt, key, instance string, mode distributed.Mode, ttl, window time.Duration) wireAttempt {
-	texts := &struct {
-		keys           [keyCount]string
-		token, attempt string
-	}{keys: keysOf(key, instance)}
+// init names the attempt with that id. The instance is escaped: see instanceName.
+func (w *wireAttempt) init(s *sender, id identity.Attempt, key, instance string, mode distributed.Mode, ttl, window time.Duration) {
 	var digits [40]byte
 	attempt := id.Append(digits[:0])
-	texts.token = prefix + "x:" + s.process + ":" + string(attempt) + ":" + instance + ":"
+	w.token = prefix + "x:" + s.process + ":" + string(attempt) + ":" + instance + ":"
 	start := len(prefix) + len("x:") + len(s.process) + len(":")
-	texts.attempt = texts.token[start : start+len(attempt)]
-	args := make([]any, conn.HeadLen, conn.HeadLen+keyCount+6+3) // enter adds three
-	enterScript.Head(args, keyCount)
-	for i := range texts.keys {
-		args = append(args, &texts.keys[i]) // a pointer, because a string in an interface is an allocation
-	}
-	t := s.argsFor(ttl, window)
-	return wireAttempt{s.space(key), t, append(args, &texts.token, &texts.attempt, t.mode(mode), t.fresh, t.keep, t.queue)}
+	w.attempt = w.token[start : start+len(attempt)]
+	w.space, w.fixed, w.keys = s.space(key), s.argsFor(ttl, window), keysOf(key, instance)
+	w.mode, w.queue = w.fixed.mode(mode), w.fixed.queue
 }
 
 // instanceName is the instance as it stands in tokens and messages, where colons and blanks separate.
@@ -124,83 +117,78 @@ func instanceOf(name string) string {
 }
 
 // isOf reports that the attempt is of the instance with this name.
-func (w wireAttempt) isOf(instance string) bool {
-	token := *w.args[tokenArg].(*string)
-	rest, ok := strings.CutSuffix(token[:len(token)-1], instance)
+func (w *wireAttempt) isOf(instance string) bool {
+	rest, ok := strings.CutSuffix(w.token[:len(w.token)-1], instance)
 	return ok && strings.HasSuffix(rest, ":")
 }
 
 // noWait makes enter take no place. The other scripts ignore it.
-func (w wireAttempt) noWait() { w.args[settingsArg] = w.fixed.nowait }
+func (w *wireAttempt) noWait() { w.queue = w.fixed.nowait }
 
 // limited makes a shared attempt one for a permit (rule R18).
-func (w wireAttempt) limited(limit int) {
-	w.args[modeArg] = "s" + strconv.Itoa(min(limit, math.MaxInt32)) // the scripts write it with %d
+func (w *wireAttempt) limited(limit int) {
+	w.mode = "s" + strconv.Itoa(min(limit, math.MaxInt32)) // the scripts write it with %d
 }
 
-// enter asks for the lock, and releases prev first. It is called once per attempt, which leaves the room behind args to
-// it.
-func (w wireAttempt) enter(prev any) *conn.Call {
-	return &conn.Call{Script: enterScript, Args: append(w.args, fenceArg(w.space.seen.Load()), prev, w.fixed.markArg)}
+// enter asks for the lock, and releases prev first.
+func (w *wireAttempt) enter(prev any) *conn.Call {
+	return w.call(enterScript, w.queue, prev, w.fixed.markArg)
 }
 
-func (w wireAttempt) heartbeat() *conn.Call {
-	c := w.call(heartbeatScript)
-	c.Args[settingsArg] = w.fixed.queue
-	return c
-}
+func (w *wireAttempt) heartbeat() *conn.Call { return w.call(heartbeatScript, w.fixed.queue) }
 
-func (w wireAttempt) renew() *conn.Call { return w.call(renewScript) }
+func (w *wireAttempt) renew() *conn.Call { return w.call(renewScript, w.fixed.settings) }
 
 // renewOne is renew by a call with one key. Among readers it renews the reader alone: if it is held, renewShared is next.
-func (w wireAttempt) renewOne(mode distributed.Mode) *conn.Call {
-	lock, token, ttl := w.args[conn.HeadLen].(*string), *w.args[tokenArg].(*string), w.fixed.ttl.Milliseconds()
+func (w *wireAttempt) renewOne(mode distributed.Mode) *conn.Call {
+	ttl := w.fixed.ttl.Milliseconds()
 	if mode == distributed.Exclusive {
-		return conn.NewCall(renewOneScript, []string{*lock}, token, ttl)
+		return conn.NewCall(renewOneScript, w.keys[:1], w.token, ttl)
 	}
-	readers, id := w.args[conn.HeadLen+readersKey].(*string), strings.TrimSuffix(strings.TrimPrefix(token, prefix+"x:"), ":")
-	return conn.NewCall(renewOneScript, []string{*readers}, id, ttl, w.fixed.keep)
+	id := strings.TrimSuffix(strings.TrimPrefix(w.token, prefix+"x:"), ":")
+	return conn.NewCall(renewOneScript, []string{w.keys[readersKey]}, id, ttl, w.fixed.keep)
 }
 
 // renewShared extends the lock that readers hold. It comes after renewOne: a lock must not outlast its readers (rule R14).
-func (w wireAttempt) renewShared() *conn.Call {
-	lock := w.args[conn.HeadLen].(*string)
-	return conn.NewCall(renewOneScript, []string{*lock}, prefix+"s:", w.fixed.ttl.Milliseconds())
+func (w *wireAttempt) renewShared() *conn.Call {
+	return conn.NewCall(renewOneScript, w.keys[:1], prefix+"s:", w.fixed.ttl.Milliseconds())
 }
 
-func (w wireAttempt) refill() *conn.Call {
-	c := w.call(refillScript)
-	c.Args[settingsArg] = w.fixed.refill
-	return c
-}
+func (w *wireAttempt) refill() *conn.Call { return w.call(refillScript, w.fixed.refill) }
 
 // downgrade makes the attempt's exclusive lease a shared one. Its reply is one to refill.
-func (w wireAttempt) downgrade() *conn.Call { return w.call(downgradeScript) }
+func (w *wireAttempt) downgrade() *conn.Call { return w.call(downgradeScript, w.fixed.settings) }
 
 // leave releases the attempt's lease, or leaves its place.
-func (w wireAttempt) leave() *conn.Call { return w.call(leaveScript, w.fixed.past) }
+func (w *wireAttempt) leave() *conn.Call { return w.call(leaveScript, w.fixed.settings, w.fixed.past) }
 
-// call has the settings of a lease, and adds ARGV 7, which is as of now, and what only this script has.
-func (w wireAttempt) call(s *conn.Script, more ...any) *conn.Call {
-	args := make([]any, 0, len(w.args)+1+len(more))
-	args = append(args, w.args...)
-	s.Head(args, keyCount)
-	args[settingsArg] = w.fixed.settings
-	args = append(args, fenceArg(w.space.seen.Load()))
-	return &conn.Call{Script: s, Args: append(args, more...)}
+// call is a request with ARGV 1 to 7 of lua/common.lua, of which the last is as of now, and then what only this script has.
+func (w *wireAttempt) call(s *conn.Script, settings any, more ...any) *conn.Call {
+	r := &struct { // one allocation
+		conn.Call
+		seen uint64
+		room [settingsArg + 4]any
+	}{seen: w.space.seen.Load()}
+	r.Script, r.Args = s, r.room[:conn.HeadLen]
+	s.Head(r.Args, keyCount)
+	for i := range w.keys {
+		r.Args = append(r.Args, &w.keys[i]) // a pointer, because a string in an interface is an allocation
+	}
+	r.Args = append(r.Args, &w.token, &w.attempt, w.mode, w.fixed.fresh, w.fixed.keep, settings, fenceArg(&r.seen))
+	r.Args = append(r.Args, more...)
+	return &r.Call
 }
 
 // noPrev is enter's ARGV 8 without a lease to release.
 const noPrev = "wllock:none:"
 
 // prev is enter's ARGV 8 for the lease of this attempt, whose value has this fence.
-func (w wireAttempt) prev(mode distributed.Mode, fence uint64) any {
-	token := *w.args[tokenArg].(*string)
+func (w *wireAttempt) prev(mode distributed.Mode, fence uint64) any {
 	if mode == distributed.Shared {
-		return prefix + "s:" + strings.TrimPrefix(token, prefix+"x:")
+		return prefix + "s:" + strings.TrimPrefix(w.token, prefix+"x:")
 	}
 	var digits [20]byte
-	return token + w.fixed.mark + string(appendFence(digits[:0], fence))
+	return w.token + w.fixed.mark + string(appendFence(digits[:0], fence))
 }
 
 // renewAll renews n exclusive leases of one TTL; of returns the attempt of each. All its arguments are in interfaces
@@ -213,7 +201,7 @@ func renewAll(ttl time.Duration, n int, of func(i int) *wireAttempt) *conn.Call 
 	rest[0] = ttl.Milliseconds()
 	for i := range n {
 		w := of(i)
-		locks[i], queues[i], rest[i+1] = w.args[conn.HeadLen], w.args[conn.HeadLen+queueKey], w.args[tokenArg]
+		locks[i], queues[i], rest[i+1] = &w.keys[0], &w.keys[queueKey], &w.token
 	}
 	return &conn.Call{Script: renewAllScript, Args: args}
 }
@@ -236,11 +224,11 @@ func readLongestTTL(reply string) time.Duration {
 const fenceDigits = 19
 
 // fenceArg is a fence as an argument of the scripts.
-func fenceArg(fence uint64) any {
-	if fence >= 1e18 {
+func fenceArg(fence *uint64) any {
+	if *fence >= 1e18 {
 		return fence // has its digits anyway, and is written straight into the connection's buffer
 	}
-	return string(appendFence(nil, fence))
+	return string(appendFence(nil, *fence))
 }
 
 // appendFence writes a fence the way the scripts compare them: as 19 digits (rule R9).

@@ -69,6 +69,14 @@ type Call struct {
 	Sent  time.Time // when it was sent last, or went to make a connection first
 	Reply string    // the script's reply
 	Err   error     // nil if it has replied
+
+	alone [1]*Call
+}
+
+// Alone returns what Do takes for this call, without an allocation for each exchange.
+func (c *Call) Alone() []*Call {
+	c.alone[0] = c
+	return c.alone[:]
 }
 
 // NewCall returns a call of a script with these keys and arguments.

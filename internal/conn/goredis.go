@@ -55,33 +55,38 @@ func (g *goRedis) waiting(ctx context.Context) (context.Context, context.CancelF
 func (g *goRedis) Do(ctx context.Context, calls ...*Call) {
 	ctx, cancel := g.waiting(ctx)
 	defer cancel()
-	cmds := make([]*redis.Cmd, len(calls))
-	for i, c := range calls {
-		cmds[i] = command(ctx, c.Args)
-	}
 	if len(calls) == 1 {
-		_ = g.client.Process(ctx, g.once(cmds[0])) // each command has its own error
-	} else {
-		_, _ = g.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for _, cmd := range cmds {
-				_ = p.Process(ctx, g.once(cmd))
-			}
-			return nil
-		})
+		cmd := command(ctx, calls[0].Args)
+		_ = g.client.Process(ctx, g.once(cmd)) // each command has its own error
+		g.replied(ctx, calls[0], cmd)
+		return
 	}
+	cmds := make([]*redis.Cmd, len(calls))
+	_, _ = g.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, c := range calls {
+			cmds[i] = command(ctx, c.Args)
+			_ = p.Process(ctx, g.once(cmds[i]))
+		}
+		return nil
+	})
 	for i, c := range calls {
-		reply, err := cmds[i].Text()
-		if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") { // a new server, or SCRIPT FLUSH; EVAL stores it as well
-			cmd := command(ctx, append([]any{"eval", c.Script.Text}, c.Args[2:]...))
-			_ = g.client.Process(ctx, g.once(cmd))
-			reply, err = cmd.Text()
-		}
-		if err != nil && err == ctx.Err() || errors.Is(err, redis.ErrPoolTimeout) { //nolint:errorlint // unwrapped it comes from the pool
-			err = unsent{err}
-		}
-		c.Reply, c.Err = reply, g.silence.named(explained(g.prefix, c.Key(), err))
-		g.doubt(c.Err)
+		g.replied(ctx, c, cmds[i])
 	}
+}
+
+// replied fills in what came of a call.
+func (g *goRedis) replied(ctx context.Context, c *Call, cmd *redis.Cmd) {
+	reply, err := cmd.Text()
+	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") { // a new server, or SCRIPT FLUSH; EVAL stores it as well
+		cmd = command(ctx, append([]any{"eval", c.Script.Text}, c.Args[2:]...))
+		_ = g.client.Process(ctx, g.once(cmd))
+		reply, err = cmd.Text()
+	}
+	if err != nil && err == ctx.Err() || errors.Is(err, redis.ErrPoolTimeout) { //nolint:errorlint // unwrapped it comes from the pool
+		err = unsent{err}
+	}
+	c.Reply, c.Err = reply, g.silence.named(explained(g.prefix, c.Key(), err))
+	g.doubt(c.Err)
 }
 
 // once is a command that the cluster client does not repeat, though it follows MOVED and ASK: that takes settings for other

@@ -16,6 +16,9 @@ const MaxSlots = 8
 // one slot ends up with all of them and server and client wait for each other in turn.
 const fairBatch = 16
 
+// soonReplied is how long a call waits for a slot before the end of its caller's context is looked at: a server that works replies sooner.
+const soonReplied = 5 * time.Millisecond
+
 // pipeline lets single calls share exchanges (group commit, rule R13). While all slots are busy, calls gather. When an
 // exchange ends, its slot passes to a fair share of them, which go out in one batch. There is no goroutine for this: a
 // call is sent by its own caller or by another one's. The waiter with the latest deadline leads the batch, so no other
@@ -57,7 +60,7 @@ type waiter struct {
 	// wake gets one message when the waiter was taken out of waiting: the batch that it is to send, itself included, or
 	// nil: another waiter has sent it, and call has the reply.
 	wake  chan []*waiter
-	timer *time.Timer // for by
+	timer *time.Timer // for soonReplied, and then for by
 }
 
 // Do implements Transport. Several calls at once are a batch by themselves, and so is one that goes ahead.
@@ -72,7 +75,7 @@ func (p *pipeline) Do(ctx context.Context, calls ...*Call) {
 	if s.busy < s.most {
 		s.busy++
 		s.mu.Unlock()
-		p.Transport.Do(ctx, c) // a lone caller goes straight through (rule R13)
+		p.Transport.Do(ctx, calls...) // a lone caller goes straight through (rule R13)
 		s.next()
 		return
 	}
@@ -103,10 +106,10 @@ func (p *pipeline) to(name string) *slots {
 
 func (p *pipeline) waiter(s *slots, c *Call, by time.Time) *waiter {
 	w, ok := p.waiters.Get().(*waiter)
-	if ok {
-		w.timer.Reset(time.Until(by))
+	if soon := min(soonReplied, time.Until(by)); ok {
+		w.timer.Reset(soon)
 	} else {
-		w = &waiter{wake: make(chan []*waiter, 1), timer: time.NewTimer(time.Until(by))}
+		w = &waiter{wake: make(chan []*waiter, 1), timer: time.NewTimer(soon)}
 	}
 	w.slots, w.call, w.by = s, *c, by
 	return w
@@ -114,6 +117,13 @@ func (p *pipeline) waiter(s *slots, c *Call, by time.Time) *waiter {
 
 // wait returns when w was sent, by itself or by another, or has given up. c gets what came of it.
 func (p *pipeline) wait(ctx context.Context, w *waiter, c *Call) {
+	select { // at first for a moment without ctx, of which some must first make what says that it ends
+	case batch := <-w.wake:
+		p.woken(ctx, w, batch, c)
+		return
+	case <-w.timer.C:
+		w.timer.Reset(time.Until(w.by))
+	}
 	select {
 	case batch := <-w.wake:
 		p.woken(ctx, w, batch, c)
