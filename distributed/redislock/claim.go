@@ -26,6 +26,8 @@ type claim struct {
 	last   atomic.Uint64 // the last fence that was reserved for its lease
 	polls  atomic.Int32  // of a foreigner's key, without interruption
 	change atomic.Uint32 // of an exclusive lease to a shared one; goes up
+	sole   bool          // its enter was sent once, and answered, and it was not dropped yet
+	parted atomic.Bool   // its release may have been carried out, of which nothing is noted
 }
 
 // half is the Backend as its client half sees it.
@@ -89,7 +91,8 @@ func (d half) Enter(ctx context.Context, a *attempt, prev *driver.Prev[claim]) (
 		a.Wire.after.Store(p.Wire.last.Load())
 	}
 	begin := time.Now()
-	c := a.Wire.enter(asPrev(prev.Mine()))
+	mine := prev.Mine()
+	c := a.Wire.enter(asPrev(mine))
 	sent, err := d.s.ask(ctx, c, a.TTL, a.Window)
 	if err != nil {
 		if ctx.Err() == nil && !errors.Is(err, distributed.ErrUnreached) && !errors.Is(err, distributed.ErrRefused) {
@@ -105,10 +108,11 @@ func (d half) Enter(ctx context.Context, a *attempt, prev *driver.Prev[claim]) (
 	default:
 		return driver.Standing{}, conn.Unavailable("enter", conn.Refusal(fmt.Errorf("the server answers %q", r.kind)))
 	}
+	a.Wire.sole = c.Tries == 1
 	// An earlier try may have released prev, been granted the lock, and have expired since: the server remembers that prev has ended only
 	// while the lock names the later attempt.
 	repeatedLate := c.Tries > 1 && sent.Sub(begin) > a.Window/2
-	if r.prevLost && !repeatedLate {
+	if r.prevLost && !repeatedLate && (mine == nil || !mine.Wire.parted.Load()) {
 		prev.Settle(driver.Lost)
 	} else {
 		prev.Settle(driver.Removed)
@@ -153,23 +157,42 @@ func (d half) Drop(ctx context.Context, some []*attempt) {
 	calls := make([]*conn.Call, len(some))
 	shortest := some[0].TTL
 	for i, a := range some {
-		calls[i] = a.Wire.leave()
+		calls[i] = partingOf(a)
 		shortest = min(shortest, a.TTL)
 	}
 	if ctx == d.s.ctx { // in the background: Close waits for it
 		ctx = context.Background()
 	}
 	d.s.try(ctx, shortest, calls...)
+	var again []*attempt
 	for i, a := range some {
-		switch err := calls[i].Err; conn.Classify(err) {
-		case conn.None:
-			a.Dropped(readLeave(calls[i].Reply))
-		case conn.Permanent:
-			a.Denied(conn.Unavailable("release", err))
+		switch c := calls[i]; {
+		case c.Err == nil && c.Reply == otherReply:
+			a.Wire.parted.Store(false)
+			again = append(again, a)
+		case c.Err == nil:
+			a.Dropped(readLeave(c.Reply, a.Wire.parted.Load()))
+		case conn.Classify(c.Err) == conn.Permanent:
+			a.Denied(conn.Unavailable("release", c.Err))
 		default:
-			a.Unanswered(err)
+			a.Unanswered(c.Err)
 		}
 	}
+	if len(again) > 0 {
+		d.Drop(ctx, again)
+	}
+}
+
+// partingOf is what drops an attempt: at first, a release of a lease that nobody is known to wait for.
+func partingOf(a *attempt) *conn.Call {
+	w, l := &a.Wire, a.Lease()
+	sole := w.sole
+	w.sole = false
+	if sole && l != nil && !l.Contended() && modeOf(a) == distributed.Exclusive && w.fixed.exclusive == modeExclusive {
+		w.parted.Store(true)
+		return w.release(a.Fences.First)
+	}
+	return w.leave()
 }
 
 // Refill implements driver.Driver.

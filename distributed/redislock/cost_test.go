@@ -38,7 +38,7 @@ func TestCosts(t *testing.T) {
 	release(t, u.lease(key(t)))
 	release(t, other.lease(key(t))) // scripts are loaded
 	const n = 100
-	require.Equal(t, map[string]int{"evalsha": 2 * n, "mget": 2 * n, "time": n, "set": 3 * n, "del": n}, spent(s, func() {
+	require.Equal(t, map[string]int{"evalsha": 2 * n, "mget": 2 * n, "time": n, "set": 2 * n, "del": n}, spent(s, func() {
 		for range n {
 			release(t, u.lease(key(t)))
 		}

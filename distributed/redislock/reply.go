@@ -160,12 +160,15 @@ func readRefill(reply string) refillReply {
 	return refillReply{w.next() == "fences", w.grant()}
 }
 
-// readLeave reads the reply to leave.
-func readLeave(reply string) driver.Outcome {
-	switch reply {
-	case "lost": // the attempt held nothing
+// otherReply is the reply to release that has done nothing.
+const otherReply = "other"
+
+// readLeave reads the reply to leave, or to release; parted: an earlier release may have been carried out.
+func readLeave(reply string, parted bool) driver.Outcome {
+	switch {
+	case reply == "lost" && !parted: // the attempt held nothing
 		return driver.Lost
-	case "over": // a later attempt of its instance has been here, and may have released the lease, unless it was lost before
+	case reply == "lost", reply == "over": // a later attempt of its instance has been here, and may have released the lease, unless it was lost before
 		return driver.Missing
 	default:
 		return driver.Removed

@@ -18,14 +18,15 @@ var (
 	refillScript    = newScript("refill")
 	downgradeScript = newScript("downgrade")
 	leaveScript     = newScript("leave")
+	releaseScript   = newScript("release")
 	probeScript     = newScript("probe")
 	ttlScript       = inWords("ttl", "ask for the longest TTL")
 	inspectScript   = newScript("inspect")
 	breakScript     = newScript("break")
 
 	allScripts = []*conn.Script{
-		enterScript, heartbeatScript, renewScript, renewAllScript, renewOneScript, refillScript, downgradeScript, leaveScript, probeScript, ttlScript,
-		inspectScript, breakScript,
+		enterScript, heartbeatScript, renewScript, renewAllScript, renewOneScript, refillScript, downgradeScript, leaveScript, releaseScript, probeScript,
+		ttlScript, inspectScript, breakScript,
 	}
 )
 

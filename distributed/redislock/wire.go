@@ -32,6 +32,9 @@ type sender struct {
 	args    atomic.Pointer[scriptArgs]
 }
 
+// modeExclusive is ARGV 3 of what is exclusive, unless a gap for foreigners follows it.
+const modeExclusive = "x"
+
 // scriptArgs are the arguments that follow from a TTL, put into interfaces only once.
 type scriptArgs struct {
 	ttl               time.Duration
@@ -64,7 +67,7 @@ func (s *sender) argsFor(ttl, window time.Duration) *scriptArgs {
 	queued := max(ms, 2*fresh)
 	mark := strconv.FormatInt(queued, 10) + ":"
 	t := &scriptArgs{
-		ttl: ttl, window: window, single: single, mark: mark, markArg: mark, exclusive: "x", fresh: fresh, keep: max(60_000, 4*ms), past: past,
+		ttl: ttl, window: window, single: single, mark: mark, markArg: mark, exclusive: modeExclusive, fresh: fresh, keep: max(60_000, 4*ms), past: past,
 		settings: settings(ms, firstBlock, 0), refill: settings(ms, laterBlock, 0),
 		queue: settings(queued, firstBlock, 0), nowait: settings(queued, firstBlock, 1),
 	}
@@ -162,6 +165,19 @@ func (w *wireAttempt) downgrade() *conn.Call { return w.call(downgradeScript, w.
 // leave releases the attempt's lease, or leaves its place.
 func (w *wireAttempt) leave() *conn.Call { return w.call(leaveScript, w.fixed.settings, w.fixed.past) }
 
+// release is leave for a lease with this first fence: see release.lua.
+func (w *wireAttempt) release(fence uint64) *conn.Call {
+	r := &struct { // one allocation
+		conn.Call
+		value string
+		room  [conn.HeadLen + 3]any
+	}{value: w.value(fence)}
+	r.Script, r.Args = releaseScript, r.room[:]
+	releaseScript.Head(r.Args, 2)
+	r.Args[conn.HeadLen], r.Args[conn.HeadLen+1], r.Args[conn.HeadLen+2] = &w.keys[0], &w.keys[1], &r.value
+	return &r.Call
+}
+
 // call is a request with ARGV 1 to 7 of lua/common.lua, of which the last is as of now, and then what only this script has.
 func (w *wireAttempt) call(s *conn.Script, settings any, more ...any) *conn.Call {
 	r := &struct { // one allocation
@@ -187,6 +203,11 @@ func (w *wireAttempt) prev(mode distributed.Mode, fence uint64) any {
 	if mode == distributed.Shared {
 		return prefix + "s:" + strings.TrimPrefix(w.token, prefix+"x:")
 	}
+	return w.value(fence)
+}
+
+// value is what the lock says of an exclusive lease with this first fence.
+func (w *wireAttempt) value(fence uint64) string {
 	var digits [20]byte
 	return w.token + w.fixed.mark + string(appendFence(digits[:0], fence))
 }
