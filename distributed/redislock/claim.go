@@ -26,7 +26,7 @@ type claim struct {
 	last   atomic.Uint64 // the last fence that was reserved for its lease
 	polls  atomic.Int32  // of a foreigner's key, without interruption
 	change atomic.Uint32 // of an exclusive lease to a shared one; goes up
-	sole   bool          // its enter was sent once, and answered, and it was not dropped yet
+	sole   atomic.Bool   // its enter was sent once, and answered, and it was not dropped yet
 	parted atomic.Bool   // its release may have been carried out, of which nothing is noted
 }
 
@@ -92,7 +92,8 @@ func (d half) Enter(ctx context.Context, a *attempt, prev *driver.Prev[claim]) (
 	}
 	begin := time.Now()
 	mine := prev.Mine()
-	c := a.Wire.enter(asPrev(mine))
+	parted := mine != nil && mine.Wire.parted.Load()
+	c := a.Wire.enter(asPrev(mine), parted)
 	sent, err := d.s.ask(ctx, c, a.TTL, a.Window)
 	if err != nil {
 		if ctx.Err() == nil && !errors.Is(err, distributed.ErrUnreached) && !errors.Is(err, distributed.ErrRefused) {
@@ -108,13 +109,16 @@ func (d half) Enter(ctx context.Context, a *attempt, prev *driver.Prev[claim]) (
 	default:
 		return driver.Standing{}, conn.Unavailable("enter", conn.Refusal(fmt.Errorf("the server answers %q", r.kind)))
 	}
-	a.Wire.sole = c.Tries == 1
+	a.Wire.sole.Store(c.Tries == 1)
 	// An earlier try may have released prev, been granted the lock, and have expired since: the server remembers that prev has ended only
 	// while the lock names the later attempt.
 	repeatedLate := c.Tries > 1 && sent.Sub(begin) > a.Window/2
-	if r.prevLost && !repeatedLate && (mine == nil || !mine.Wire.parted.Load()) {
+	switch {
+	case parted:
+		prev.GiveUp() // its release has been answered, or tells what became of it
+	case r.prevLost && !repeatedLate:
 		prev.Settle(driver.Lost)
-	} else {
+	default:
 		prev.Settle(driver.Removed)
 	}
 	return d.stands(a, r, sent), nil
@@ -186,9 +190,7 @@ func (d half) Drop(ctx context.Context, some []*attempt) {
 // partingOf is what drops an attempt: at first, a release of a lease that nobody is known to wait for.
 func partingOf(a *attempt) *conn.Call {
 	w, l := &a.Wire, a.Lease()
-	sole := w.sole
-	w.sole = false
-	if sole && l != nil && !l.Contended() && modeOf(a) == distributed.Exclusive && w.fixed.exclusive == modeExclusive {
+	if w.sole.Swap(false) && l != nil && !l.Contended() && modeOf(a) == distributed.Exclusive && w.fixed.exclusive == modeExclusive {
 		w.parted.Store(true)
 		return w.release(a.Fences.First)
 	}

@@ -82,7 +82,7 @@ func rank(line string) int {
 	first := []string{"INFO", "SCRIPT", "probe", "ready", "PING"}
 	at := slices.Index(first, strings.Fields(line[4:])[0])
 	switch {
-	case strings.HasSuffix(line, "-> lost"):
+	case strings.HasSuffix(line, "-> lost"), strings.HasSuffix(line, "-> over"):
 		return len(first) + 1
 	case at < 0:
 		return len(first)
@@ -97,6 +97,21 @@ func (s *stage) Settle() {
 			n.lane.Flush(settling)
 		}
 	}
+	for start := time.Now(); !s.heard() && time.Since(start) < settling; {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// heard reports that all holders know whether somebody waits.
+func (s *stage) heard() bool {
+	for _, p := range s.processes {
+		for _, a := range p.b.nodes.attempts() {
+			if l := a.Lease(); l != nil && a.Held() && l.Contended() != (s.server.Do("ZCARD", keysOf(a.Key, "")[queueKey]) != int64(0)) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func (s *stage) Process(letter string) distributed.Backend { return s.process(letter).b }
@@ -249,6 +264,8 @@ func (p *process) request(c *conn.Call) string {
 		for i := range locks {
 			text = append(text, p.key(c, i), p.attempt(argOf(c, conn.HeadLen+keys+1+i)))
 		}
+	case c.Script == releaseScript:
+		text = append(text, p.key(c, 0), p.attempt(argOf(c, conn.HeadLen+keys)))
 	case keys == keyCount && len(c.Args) > settingsArg+1:
 		text = append(text, p.key(c, 0), argOf(c, modeArg), p.attempt(argOf(c, tokenArg)))
 		for i := modeArg + 1; i < len(c.Args); i++ {

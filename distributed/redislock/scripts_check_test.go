@@ -100,7 +100,7 @@ func (s *sequence) checkHolders(o *outcome) {
 		case had == noKey && has:
 			o.admitted = append(o.admitted, a)
 		case had == noKey || has:
-		case o.kind == leaveScript.Name && o.a == a, o.kind == enterScript.Name && o.a.prev == a:
+		case (o.kind == leaveScript.Name || o.kind == releaseScript.Name) && o.a == a, o.kind == enterScript.Name && o.a.prev == a:
 			a.released, a.byEnter = o.now, o.kind == enterScript.Name
 		case o.breaks():
 			a.gone, a.deleted = true, true // a message may tell its client; it must do without
@@ -328,6 +328,8 @@ func (s *sequence) sameReply(o *outcome, fences bool) bool {
 			return o.a.c.arrived > o.a.number
 		}
 		return first == o.reply || first == "left" && o.reply == "released" // it reads them alike
+	case releaseScript.Name: // its client repeats it as leave
+		return o.reply == otherReply
 	default:
 		return first == o.reply
 	}

@@ -49,6 +49,9 @@ type simAttempt struct {
 	prev     *simAttempt
 	wire     wireAttempt
 	entering *conn.Call
+	enters   int  // copies of that: two of one that may be repeated
+	parted   bool // a release was sent
+	doubted  bool // it names prev, of which a release was sent
 
 	// What its client believes.
 	state simState
@@ -104,7 +107,8 @@ func (c *simClient) attempt(key string, now time.Time, mode distributed.Mode, li
 		prev.until = time.Time{}
 		named = prev.wire.prev(prev.mode, prev.first)
 	}
-	a.entering = a.wire.enter(named)
+	a.doubted = prev != nil && prev.parted
+	a.entering = a.wire.enter(named, a.doubted)
 	return a
 }
 
@@ -160,8 +164,12 @@ func (c *simClient) end() {
 // leave gives the attempt up; the request is repeated until it is answered.
 func (c *simClient) leave(a *simAttempt, now time.Time) {
 	a.until = time.Time{}
+	r := &simRequest{a: a, call: a.wire.leave(), by: now.Add(a.ttl)}
+	if a.enters == 1 && a.state == leased && !a.shared() && c.process.gap == 0 && a.number%4 > 0 { // else it is known that somebody waits
+		r.call = a.wire.release(a.first)
+	}
 	a.state = ended
-	c.tasks = append(c.tasks, &simRequest{a: a, call: a.wire.leave(), by: now.Add(a.ttl)})
+	c.tasks = append(c.tasks, r)
 }
 
 // giveUp is what a client does that waits no longer for its reply.
@@ -206,7 +214,11 @@ func (c *simClient) take(g grant, now time.Time) {
 
 // replied is what the client makes of a reply to its request.
 func (c *simClient) replied(r *simRequest, reply string, now time.Time) {
-	if r.kind() == leaveScript.Name {
+	if reply == otherReply {
+		r.call, r.a.parted = r.a.wire.leave(), false
+		return
+	}
+	if r.kind() == leaveScript.Name || r.kind() == releaseScript.Name {
 		for i, t := range c.tasks {
 			if t == r {
 				c.tasks = append(c.tasks[:i:i], c.tasks[i+1:]...)

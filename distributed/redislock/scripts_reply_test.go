@@ -17,6 +17,8 @@ func (s *sequence) checkReply(o *outcome) {
 		s.checkBeaten(o, readStanding(o.reply, s.now))
 	case leaveScript.Name:
 		s.checkLeft(o)
+	case releaseScript.Name:
+		s.checkReleased(o)
 	case renewScript.Name:
 		s.checkRenewed(o, o.a, readRenew(o.reply))
 	case renewOneScript.Name: // which does not look for contention
@@ -57,7 +59,7 @@ func (s *sequence) checkReadersEntered(o *outcome, held bool) {
 }
 
 func (s *sequence) checkEntered(o *outcome, r standing) {
-	if o.a.prev != nil && r.kind != outdated {
+	if o.a.prev != nil && !o.a.doubted && r.kind != outdated {
 		s.checkPrev(o, o.a.prev, r.prevLost)
 	}
 	s.checkReadersEntered(o, o.after.isShared() && (o.moves() || o.partsFrom(o.a.prev)))
@@ -123,6 +125,7 @@ func (s *sequence) checkPrev(o *outcome, prev *simAttempt, lost bool) {
 // falselyLost: a lease that was released is said to have been lost. This may happen once its release is forgotten.
 func (s *sequence) falselyLost(o *outcome, a *simAttempt) {
 	switch {
+	case a.parted: // its client does not believe it
 	case o.now > a.released+a.past():
 		s.tolerate(forgotten)
 	case a.byEnter && (o.now > a.released || !slices.Contains(o.before.holders(), o.a.id)):
@@ -233,6 +236,20 @@ func (s *sequence) checkLeft(o *outcome) {
 		s.checkUntouched(o)
 	default:
 		s.fail("leave replied %q", o.reply)
+	}
+}
+
+// checkReleased: a release ends the lease that it names, unless somebody waits for it.
+func (s *sequence) checkReleased(o *outcome) {
+	had, alone := o.before.ends(o.a.id) != noKey, len(o.before.queue) == 0 && !o.before.queued && o.before.fence != ""
+	switch {
+	case o.reply == otherReply:
+		if had && alone && !o.before.isShared() {
+			s.fail("a release has done nothing")
+		}
+		s.checkUntouched(o)
+	case o.reply != "released" || !had || len(o.before.queue) > 0:
+		s.fail("release replied %q, and had %v", o.reply, had)
 	}
 }
 

@@ -237,6 +237,8 @@ func (s *sequence) crash(i int) {
 func (s *sequence) begin(c *simClient, st step) {
 	a := c.now
 	switch {
+	case a == nil && len(c.tasks) > 0 && c.tasks[0].a.parted && st.luck%2 == 0:
+		s.enter(c, st, c.tasks[0].a)
 	case a == nil:
 		s.enter(c, st, nil)
 	case a.state == waiting && st.what%10 == 0:
@@ -306,6 +308,17 @@ func (s *sequence) deliver(c *simClient, r *simRequest, st step) []execution {
 	r.sent = s.now
 	copied := *r
 	once := execution{request: r, client: c, luck: st.luck}
+	answered := st.fate < 160
+	switch {
+	case r.kind() == enterScript.Name && answered:
+		r.a.enters++
+	case r.kind() == enterScript.Name:
+		r.a.enters += 2
+	case r.kind() == releaseScript.Name:
+		if r.a.parted = true; st.fate >= 185 {
+			r.call = r.a.wire.leave() // which repeats it
+		}
+	}
 	switch f := st.fate; {
 	case f < 160:
 		return []execution{once}

@@ -133,8 +133,11 @@ func (w *wireAttempt) limited(limit int) {
 	w.mode = "s" + strconv.Itoa(min(limit, math.MaxInt32)) // the scripts write it with %d
 }
 
-// enter asks for the lock, and releases prev first.
-func (w *wireAttempt) enter(prev any) *conn.Call {
+// enter asks for the lock, and releases prev first. parted: a release of prev may be under way that notes nothing.
+func (w *wireAttempt) enter(prev any, parted bool) *conn.Call {
+	if parted {
+		return w.call(enterScript, w.queue, prev, w.fixed.markArg, 1)
+	}
 	return w.call(enterScript, w.queue, prev, w.fixed.markArg)
 }
 
@@ -183,7 +186,7 @@ func (w *wireAttempt) call(s *conn.Script, settings any, more ...any) *conn.Call
 	r := &struct { // one allocation
 		conn.Call
 		seen uint64
-		room [settingsArg + 4]any
+		room [settingsArg + 5]any
 	}{seen: w.space.seen.Load()}
 	r.Script, r.Args = s, r.room[:conn.HeadLen]
 	s.Head(r.Args, keyCount)

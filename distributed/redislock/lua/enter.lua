@@ -4,6 +4,7 @@
 -- ARGV  8 prev  the lease to release first: the lock's value if it is exclusive, or "wllock:s:<id>:"; "wllock:none:": none,
 --         because no value begins with it
 --       9 mark  "<T in ms>:", which is between the token and the fence of an exclusive lock's value
+--      10       if it is there: prev may have been released without a note (see release), so that its absence is no loss
 -- Returns "lease <first fence> <number of fences> <1: contended>", which is cut to the microsecond for its fences 000 to
 -- 999 with nobody waiting; "place <rank> <ms> <1: foreign> <holder> <more readers>"; "held <ms> <holder> <more readers>". Each has "lost " before it if prev was not held
 -- any more. Or "old", and nothing was done. Or an error, and nothing was done.
@@ -22,7 +23,7 @@ if ARGV[3] == 'x' and (not raw[2] or #raw[2] <= 21) then
   if #us == 16 and us > ARGV[7] and (not raw[2] or us > raw[2]) then -- 16 digits against 19 and more: the longer of equals is larger
     local got
     if not raw[1] then
-      if ARGV[8] == 'wllock:none:' or raw[3] and string.find(ARGV[8], ':' .. raw[3] .. ':', 1, true) then -- or prev is released already
+      if ARGV[8] == 'wllock:none:' or ARGV[10] or raw[3] and string.find(ARGV[8], ':' .. raw[3] .. ':', 1, true) then -- or prev is released already
         got = redis.call('SET', KEYS[1], ARGV[1] .. ARGV[9] .. us .. '000', 'PX', ARGV[4], 'NX') -- NX: a foreigner's key may be of another type
       end
     elseif raw[1] == ARGV[8] then
@@ -89,7 +90,7 @@ if before and holds(value, prev) then
   end
   noteEnded(before, raw[3])
   if ours and gap > 0 then state.free = now + gap end
-elseif before and not again and (not raw[3] or tonumber(raw[3]) < tonumber(before)) then
+elseif before and not ARGV[10] and not again and (not raw[3] or tonumber(raw[3]) < tonumber(before)) then
   lost = 'lost '
   noteEnded('0' .. before, raw[3])
 end
