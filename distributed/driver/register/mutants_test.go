@@ -15,19 +15,19 @@ const (
 
 // mutants are mistakes, each in one place of this package.
 var mutants = []judge.Mutant{
-	{"a claim that is queued again looks like before", "half.go", "w.Again++", "if !@ {\n\t\t\t\t\tw.Again++\n\t\t\t\t}", steps},
-	{"what has gone is renewed", "half.go", "held = i >= 0 && !w.ended.Load()", "held = i >= 0 && (@ || !w.ended.Load())", steps},
-	{"a late request is let come", "half.go", "return found || unsure", "return found || !@ && unsure", steps},
-	{"a refused claim that comes late stays", "half.go", "driver.Refused && w.unsure", "driver.Refused && w.unsure && !@", steps},
-	{"a dropped claim that comes late stays", "half.go", "err == nil && w.unsure {", "err == nil && w.unsure && !@ {", steps},
-	{"an expired lease stays", "half.go", "l != nil && distributed.Over(", "l != nil && !@ && distributed.Over(", steps},
-	{"a grant is as young as the look that finds it", "half.go", "!granted {\n\t\t\ts.Sent", "!granted || @ {\n\t\t\ts.Sent", schedules},
-	{"a look may come after its drop", "half.go", "if w.asking != nil {", "if w.asking != nil && !@ {", steps},
-	{"the dead are left alone", "lock.go", "case now.Sub(last.at) > c.period():", "case !@ && now.Sub(last.at) > c.period():", steps},
-	{"the living are taken out", "lock.go", "now.Sub(last.at) > c.period()", "now.Sub(last.at) > c.period() || @ && now.Sub(last.at) > c.period()/2", schedules},
-	{"a release that was repeated is a loss", "half.go", "= true, earlier || removed", "= true, !@ && (earlier || removed)", schedules},
-	{"a grant is as young as the try that finds it", "half.go", "driver.Granted && w.unsure", "driver.Granted && !@ && w.unsure", steps},
-	{"a write whose answer was lost is called refused", "register.go", "return err != nil && ", "return !@ && err != nil && ", schedules},
+	{"a claim that is queued again looks like before", "half.go", "«if !@ {\n\t\t\t\t\t»w.Again++«\n\t\t\t\t}»", steps},
+	{"what has gone is renewed", "half.go", "held = i >= 0 && «(@ || »!w.ended.Load()«)»", steps},
+	{"a late request is let come", "half.go", "return found || «!@ && »unsure", steps},
+	{"a refused claim that comes late stays", "half.go", "driver.Refused && w.unsure« && !@»", steps},
+	{"a dropped claim that comes late stays", "half.go", "err == nil && w.unsure «&& !@ »{", steps},
+	{"an expired lease stays", "half.go", "l != nil && «!@ && »distributed.Over(", steps},
+	{"a grant is as young as the look that finds it", "half.go", "!granted «|| @ »{\n\t\t\ts.Sent", schedules},
+	{"a look may come after its drop", "half.go", "if w.asking != nil «&& !@ »{", steps},
+	{"the dead are left alone", "lock.go", "case «!@ && »now.Sub(last.at) > c.period():", steps},
+	{"the living are taken out", "lock.go", "now.Sub(last.at) > c.period()« || @ && now.Sub(last.at) > c.period()/2»", schedules},
+	{"a release that was repeated is a loss", "half.go", "= true, «!@ && (»earlier || removed«)»", schedules},
+	{"a grant is as young as the try that finds it", "half.go", "driver.Granted && «!@ && »w.unsure", steps},
+	{"a write whose answer was lost is called refused", "register.go", "return «!@ && »err != nil && ", schedules},
 }
 
 // TestMutantsAreFound breaks this package in one place after the other, and has its tests find that.

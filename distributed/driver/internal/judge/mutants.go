@@ -6,16 +6,21 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
 
-// Mutant is a mistake in one place of the package under test: Broken stands there instead of Old. An @ in it is true in the process
-// that is to find the mistake, and false in those that are to find another one: so all share a binary.
+// Mutant is a mistake in one place of the package under test. Text stands there today, without what is in «»: the mistake adds that, and
+// takes away what is in ‹›. An @ is true in the process that is to find the mistake, and false in those that are to find another one: so
+// all share a binary.
 type Mutant = struct {
-	What, File, Old, Broken string
-	By                      string // the tests that find it
+	What, File, Text string
+	By               string // the tests that find it
 }
+
+// What a mistake takes away and what it adds.
+var taken, added = regexp.MustCompile("‹([^›]*)›"), regexp.MustCompile("«([^»]*)»")
 
 // broken reports whether this is the process of a mutant, which ends with the first mistake that is found.
 func broken() bool { return os.Getenv("WLLOCK_MUTANT") != "" }
@@ -54,10 +59,12 @@ func build(t *testing.T, all []Mutant) (binary string) {
 			must(t, err)
 			texts[m.File] = string(text)
 		}
-		if strings.Count(texts[m.File], m.Old) != 1 {
+		today := taken.ReplaceAllString(added.ReplaceAllString(m.Text, ""), "$1")
+		if strings.Count(texts[m.File], today) != 1 {
 			t.Fatalf("%s: the line has changed: break its new form", m.What)
 		}
-		texts[m.File] = strings.Replace(texts[m.File], m.Old, strings.ReplaceAll(m.Broken, "@", fmt.Sprintf(`isMutant("%d")`, i)), 1)
+		mistaken := added.ReplaceAllString(taken.ReplaceAllString(m.Text, ""), "$1")
+		texts[m.File] = strings.Replace(texts[m.File], today, strings.ReplaceAll(mistaken, "@", fmt.Sprintf(`isMutant("%d")`, i)), 1)
 	}
 	name, _, _ := strings.Cut(texts[all[0].File][strings.Index(texts[all[0].File], "\npackage ")+1:], "\n")
 	texts["mutant.go"] = name + `
