@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -67,93 +66,24 @@ func TestDecoratedBackendConforms(t *testing.T) {
 	}})
 }
 
-// grant is a lease that counts its releases.
-type grant struct {
-	distributed.Lease
-	until    time.Time
-	released int
-}
-
-func (l *grant) Until() time.Time { return l.until }
-func (l *grant) Release(context.Context) error {
-	l.released++
-	return nil
-}
-
-// queued is a place whose grant the test decides.
-type queued struct {
-	granted chan distributed.Lease
-	left    int
-}
-
-func (p *queued) Granted() <-chan distributed.Lease { return p.granted }
-func (p *queued) Holder() string                    { return "" }
-func (p *queued) Leave(context.Context) error {
-	p.left++
-	return nil
-}
-
-func newPlace() (*queued, distributed.Place) {
-	inner := &queued{granted: make(chan distributed.Lease, 1)}
-	return inner, wrap.Place(inner, new(counting).lease)
-}
-
+// The grant of a place is wrapped, too. It is its receiver's from then on, also when its claim window is over.
 func TestGrantIsWrapped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inner, place := newPlace()
-		lease := &grant{until: time.Now().Add(time.Second)}
-		inner.granted <- lease
-		got := <-place.Granted()
-		assert.NotEqual(t, distributed.Lease(lease), got)
-		found, _ := distributed.As[*grant](got)
-		assert.Same(t, lease, found)
+		memory := memlock.New()
+		defer memory.Close()
+		b := &counting{Backend: memory}
+		held, _, err := b.Enter(t.Context(), distributed.Request{Key: "a:b:c", Instance: "a", TTL: time.Second})
+		require.NoError(t, err)
+		_, place, err := b.Enter(t.Context(), distributed.Request{Key: "a:b:c", Instance: "b", TTL: time.Second})
+		require.NoError(t, err)
+		require.NoError(t, held.Release(t.Context()))
+		lease := <-place.Granted()
 		require.NoError(t, place.Leave(t.Context()))
 		time.Sleep(2 * time.Second)
-		assert.Zero(t, lease.released, "a grant that was received is its receiver's")
+		require.True(t, lease.Healthy())
+		require.NoError(t, lease.Release(t.Context()))
+		require.EqualValues(t, 4, b.requests.Load())
 	})
-}
-
-func TestLeaveReleasesAnUnreadGrant(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		inner, place := newPlace()
-		lease := &grant{until: time.Now().Add(time.Second)}
-		inner.granted <- lease
-		synctest.Wait() // until the grant is in the relay
-		require.NoError(t, place.Leave(t.Context()))
-		assert.Equal(t, 1, lease.released)
-	})
-}
-
-func TestUnreadGrantIsReleasedAfterItsClaimWindow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		inner, place := newPlace()
-		lease := &grant{until: time.Now().Add(time.Second)}
-		inner.granted <- lease
-		time.Sleep(time.Second)
-		synctest.Wait()
-		_, ok := <-place.Granted()
-		assert.False(t, ok, "the place was lost")
-		assert.Equal(t, 1, lease.released)
-	})
-}
-
-func TestLeave(t *testing.T) {
-	inner, place := newPlace()
-	require.NoError(t, place.Leave(t.Context()))
-	assert.Equal(t, 1, inner.left)
-	select {
-	case <-place.Granted():
-		t.Fatal("after Leave nothing is delivered")
-	default:
-	}
-}
-
-func TestLostPlaceIsReported(t *testing.T) {
-	inner, place := newPlace()
-	close(inner.granted)
-	_, ok := <-place.Granted()
-	assert.False(t, ok)
-	require.NoError(t, place.Leave(t.Context()))
 }
 
 // proving is a backend with an opinion.
