@@ -18,11 +18,8 @@ import (
 )
 
 // as returns clients of the user that the documented ACL line makes for a system, with further rules, on every server.
-func (s *servers) as(system string, more ...any) (all []redis.UniversalClient) {
-	for _, one := range s.all {
-		all = append(all, one.Client(one.AddUser(s.t, "redlock.md", system, more...)))
-	}
-	return all
+func (s *servers) as(system string, more ...any) []redis.UniversalClient {
+	return s.connect(func(i int, o *redis.Options) { s.all[i].AddUser(s.t, "redlock.md", system, more...)(o) })
 }
 
 // bank are servers with the documented users of two systems: bank, whose locks are passed on, and shop, whose user attacks them with what it
@@ -104,9 +101,7 @@ func TestASystemWithoutRightsStopsNoOther(t *testing.T) { // rule Q11
 	require.ErrorIs(t, err, distributed.ErrRefused)
 	require.ErrorContains(t, err, "~wllock:bank:*")
 	require.Zero(t, b.space("bank").met.Load(), "nothing was learned: the right may come")
-	for _, one := range s.all {
-		one.Do("CLIENT", "KILL", "USER", "shop") // new connections ask about both
-	}
+	s.do("CLIENT", "KILL", "USER", "shop") // new connections ask about both
 	require.Eventually(t, func() bool {
 		l, p, err := b.Enter(t.Context(), request("shop:k", "a"))
 		if p != nil {
@@ -119,9 +114,7 @@ func TestASystemWithoutRightsStopsNoOther(t *testing.T) { // rule Q11
 
 // TestEachSystemHasItsOwnMark: what another says of a server, how old it is and how long leases are, changes nothing.
 func TestEachSystemHasItsOwnMark(t *testing.T) { // rule Q5
-	t.Parallel()
-	s := start(t, 3)
-	b := with(t, s.direct())
+	s, b := three(t)
 	young := request("young:k", "a", noWait) // a system that these servers have never seen
 	err := refusal(t, b, young)
 	require.ErrorIs(t, err, distributed.ErrRefused)
@@ -138,16 +131,12 @@ func TestEachSystemHasItsOwnMark(t *testing.T) { // rule Q5
 // TestARestartIsNoticedForEachSystem: also for one that a process asks about after it has a connection, and on a connection that is made
 // after it has asked.
 func TestARestartIsNoticedForEachSystem(t *testing.T) { // rule Q5
-	t.Parallel()
-	s := start(t, 3)
-	b := with(t, s.direct())
+	s, b := three(t)
 	require.NoError(t, b.Ping(t.Context()))
 	for round := range 2 {
-		for _, one := range s.all {
-			one.Do("SET", markOf("bank"), "1000 0 0 0 anotherrun") // kept over a restart that lost the votes
-			if round == 1 {
-				one.Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-			}
+		s.do("SET", markOf("bank"), "1000 0 0 0 anotherrun") // kept over a restart that lost the votes
+		if round == 1 {
+			s.do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 		}
 		require.Eventually(t, func() bool {
 			err := refusal(t, b, request("bank:k", "a", noWait))
@@ -176,9 +165,7 @@ func TestVouchSpeaksForOneSystem(t *testing.T) { // rule Q5
 
 // TestAKeyAmongTheHelperKeysIsRefused: also of a system that is called so.
 func TestAKeyAmongTheHelperKeysIsRefused(t *testing.T) { // rule Q11
-	t.Parallel()
-	s := start(t, 3)
-	b := with(t, s.direct())
+	s, b := three(t)
 	for _, key := range []string{helper("q:", "shop:1"), conn.HelperPrefix + "ttl:shop"} {
 		err := refusal(t, b, request(key, "a"))
 		require.ErrorIs(t, err, distributed.ErrInvalidKey)

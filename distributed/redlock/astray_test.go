@@ -40,9 +40,8 @@ func TestASubscriptionFollowsTheCommands(t *testing.T) { // rule Q12
 
 // Messages are expected while somebody waits or holds, on the channel of that lock's system. Else a process sends no proof.
 func TestMessagesAreExpectedWhileSomebodyWaitsOrHolds(t *testing.T) { // rule Q12
-	t.Parallel()
-	s := start(t, 3)
-	b, other := s.open(), s.open()
+	s, b := three(t)
+	other := s.open()
 	expects := func(b *Backend) []string {
 		channel, key := b.nodes[0].Expects()
 		return []string{channel, key}

@@ -34,9 +34,7 @@ func waits(t *testing.T, s *servers, b *Backend, key string) (held distributed.L
 
 // TestAMessageIsBelievedAsFarAsItsSenderIsEntitled: one process may have locks of several systems.
 func TestAMessageIsBelievedAsFarAsItsSenderIsEntitled(t *testing.T) { // rule Q11
-	t.Parallel()
-	s := start(t, 3)
-	b := with(t, s.direct())
+	s, b := three(t)
 	held, p, tell := waits(t, s, b, "bank:acct:9")
 	a, holder := bidOf(p), bidOf(held)
 	require.Eventually(t, held.Contended, patience, time.Millisecond)
@@ -65,9 +63,7 @@ func TestAMessageIsBelievedAsFarAsItsSenderIsEntitled(t *testing.T) { // rule Q1
 
 // TestMessagesPutNoHeartbeatOff: neither stale ones, nor votes that are believed.
 func TestMessagesPutNoHeartbeatOff(t *testing.T) { // rule Q11
-	t.Parallel()
-	s := start(t, 3)
-	b := with(t, s.direct())
+	s, b := three(t)
 	held, p, _ := waits(t, s, b, "bank:k")
 	a := bidOf(p)
 	last := func() uint64 {
@@ -88,10 +84,8 @@ func TestMessagesPutNoHeartbeatOff(t *testing.T) { // rule Q11
 
 // TestAPlaceCannotNameItsOwnTTL: whatever is written there, the lock goes on, and no vote lasts for longer than any is allowed to.
 func TestAPlaceCannotNameItsOwnTTL(t *testing.T) { // rule Q11
-	t.Parallel()
+	s, b := three(t)
 	require.Contains(t, enterScript.Text, fmt.Sprintf("\nlocal LONGEST = %d\n", maxTTL.Milliseconds()))
-	s := start(t, 3)
-	b := with(t, s.direct())
 	const ghost = "wllock:1:ghost"
 	for _, window := range []string{"3600000000000", "99999999999999999999", strings.Repeat("9", 400), "none"} {
 		held := leaseOf(t, b, request("shop:k", "a"))

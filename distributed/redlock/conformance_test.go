@@ -29,14 +29,16 @@ func fixture(s *servers, opts ...Option) locktest.Fixture {
 		var clients []redis.UniversalClient
 		var direct []*redis.Client
 		var proxies []*redistest.Proxy
+		connect := func(addr string) *redis.Client {
+			c := redis.NewClient(&redis.Options{Addr: addr})
+			t.Cleanup(func() { _ = c.Close() })
+			return c
+		}
 		for _, one := range s.all {
 			p := redistest.NewProxy(t, one.Addr)
 			proxies = append(proxies, p)
-			c := redis.NewClient(&redis.Options{Addr: p.Addr})
-			t.Cleanup(func() { _ = c.Close() })
-			clients = append(clients, c)
-			d := redis.NewClient(&redis.Options{Addr: one.Addr})
-			t.Cleanup(func() { _ = d.Close() })
+			clients = append(clients, connect(p.Addr))
+			d := connect(one.Addr)
 			if err := d.Ping(context.Background()).Err(); err != nil { // so that it is connected
 				t.Fatalf("%v", err)
 			}

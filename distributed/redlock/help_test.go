@@ -1,7 +1,9 @@
 package redlock
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -53,21 +55,44 @@ func (s *servers) vouch(longest time.Duration) {
 	}
 }
 
-// direct returns clients that do not go through the proxies.
-func (s *servers) direct() []redis.UniversalClient {
-	var all []redis.UniversalClient
+// three starts three servers for a test that runs beside others, and opens a backend on them.
+func three(t *testing.T, opts ...Option) (*servers, *Backend) {
+	t.Helper()
+	t.Parallel()
+	s := start(t, 3)
+	return s, s.open(opts...)
+}
+
+// do runs a command on every server.
+func (s *servers) do(args ...any) {
+	s.t.Helper()
 	for _, one := range s.all {
-		all = append(all, one.Client())
+		one.Do(args...)
+	}
+}
+
+// setMark sets a moment of the mark of a server: 0 is when it was born, 3 when the period of its longest TTL has begun.
+func setMark(t *testing.T, c redis.UniversalClient, field int, at time.Time) {
+	t.Helper()
+	var f []string
+	require.Eventually(t, func() bool { f = strings.Fields(c.Get(t.Context(), markOf("")).Val()); return len(f) == 5 }, patience, time.Millisecond)
+	f[field] = fmt.Sprint(at.UnixMilli())
+	require.NoError(t, c.Set(t.Context(), markOf(""), strings.Join(f, " "), 0).Err())
+}
+
+// connect returns a client of each server, whose options are changed.
+func (s *servers) connect(change func(i int, o *redis.Options)) (all []redis.UniversalClient) {
+	for i, one := range s.all {
+		all = append(all, one.Client(func(o *redis.Options) { change(i, o) }))
 	}
 	return all
 }
 
+// direct returns clients that do not go through the proxies.
+func (s *servers) direct() []redis.UniversalClient { return s.connect(func(int, *redis.Options) {}) }
+
 func (s *servers) clients() []redis.UniversalClient {
-	var all []redis.UniversalClient
-	for i, one := range s.all {
-		all = append(all, one.Client(func(o *redis.Options) { o.Addr = s.proxies[i].Addr }))
-	}
-	return all
+	return s.connect(func(i int, o *redis.Options) { o.Addr = s.proxies[i].Addr })
 }
 
 // open returns a backend on the servers, through the proxies.
@@ -106,17 +131,12 @@ func linked(t testing.TB, s *servers, reaches ...int) *Backend {
 // ownLinks is a backend with links of its own.
 func ownLinks(t testing.TB, s *servers) (*Backend, []*redistest.Proxy) {
 	t.Helper()
-	var clients []redis.UniversalClient
 	var links []*redistest.Proxy
-	for _, one := range s.all {
-		p := redistest.NewProxy(t, one.Addr)
-		links = append(links, p)
-		clients = append(clients, one.Client(func(o *redis.Options) { o.Addr = p.Addr }))
-	}
-	b, err := New(clients, WithQuorumFences())
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = b.Close() })
-	return b, links
+	clients := s.connect(func(i int, o *redis.Options) {
+		links = append(links, redistest.NewProxy(t, s.all[i].Addr))
+		o.Addr = links[i].Addr
+	})
+	return with(t, clients, WithQuorumFences()), links
 }
 
 func request(key, instance string, change ...func(*distributed.Request)) distributed.Request {

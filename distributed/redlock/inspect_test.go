@@ -70,9 +70,7 @@ func TestInspectionOfAMajority(t *testing.T) {
 
 // Pages of all servers have each lock once, also one that some servers lack.
 func TestListDedupes(t *testing.T) {
-	t.Parallel()
-	s := start(t, 3)
-	b := s.open()
+	s, b := three(t)
 	var want []string
 	for i := range 250 {
 		key := fmt.Sprintf("shop:[%03d", i)

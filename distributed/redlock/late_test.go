@@ -14,17 +14,13 @@ import (
 // A claim that is answered when the votes have expired is no lease, though a majority votes for us: another may have held the lock
 // in between, and a server among them may not count. What is left of the votes is released.
 func TestAClaimThatIsAnsweredTooLate(t *testing.T) {
-	t.Parallel()
-	s := start(t, 3)
-	b := s.open()
+	s, b := three(t)
 	leaseOf(t, b, request("k", "a")).Abandon() // it is in the way, no more
 	p, a := placeOf(t, b, request("k", "b"))
 	a.mu.Lock()
 	a.phase, a.until = won, time.Now() // which is when they expire
 	a.mu.Unlock()
-	for _, one := range s.all { // as if it had the votes
-		one.Do("SET", a.key(), a.token)
-	}
+	s.do("SET", a.key(), a.token) // as if it had the votes
 	claim := a.extend()
 	<-claim.decided
 	require.Equal(t, refused, claim.verdict)
@@ -35,9 +31,7 @@ func TestAClaimThatIsAnsweredTooLate(t *testing.T) {
 // A renewal that is answered when the lease has expired does not bring it back, if its end was not noticed yet: this process may
 // have been stopped, and the servers that have the vote now may have voted for another meanwhile.
 func TestARenewalThatIsAnsweredTooLate(t *testing.T) {
-	t.Parallel()
-	s := start(t, 3)
-	b := s.open()
+	_, b := three(t)
 	l := leaseOf(t, b, request("k", "a", lasting(2*time.Second)))
 	l.Abandon()
 	r := bidOf(l).renewal("renew")
@@ -81,9 +75,7 @@ func TestWhatAReleaseWaitsFor(t *testing.T) {
 
 // When all tries of a release are over and no majority has answered, it is tried again where nobody has.
 func TestAReleaseIsTriedAgain(t *testing.T) {
-	t.Parallel()
-	s := start(t, 3)
-	b := s.open()
+	_, b := three(t)
 	l := bidOf(leaseOf(t, b, request("k", "a")))
 	for i := range 3 {
 		l.mu.Lock()
@@ -100,15 +92,11 @@ func TestAReleaseIsTriedAgain(t *testing.T) {
 
 // A foreigner's lock is respected whatever its value is.
 func TestForeignValues(t *testing.T) {
-	t.Parallel()
-	s := start(t, 3)
-	b := s.open()
+	s, b := three(t)
 	for name, set := range map[string][]any{
 		"empty": {"SET", "empty", ""}, "list": {"LPUSH", "list", "x"}, "number": {"SET", "number", "1"}, "like readers": {"SET", "like readers", "wllock:rs"},
 	} {
-		for _, one := range s.all {
-			one.Do(set...)
-		}
+		s.do(set...)
 		require.ErrorIs(t, refusal(t, b, request(name, "a", noWait)), distributed.ErrHeld, name)
 		p, _ := placeOf(t, b, request(name, "a"))
 		require.NoError(t, p.Leave(t.Context()), name)
@@ -128,9 +116,7 @@ func TestAYieldWithoutAnswer(t *testing.T) {
 	s := startFor(t, 3, time.Second)
 	b := s.open()
 	holder := tokenOf(identity.Attempt{Number: 1}, "HOLDER")
-	for _, one := range s.all {
-		one.Do("SET", "k", holder)
-	}
+	s.do("SET", "k", holder)
 	p, a := placeOf(t, b, request("k", "a", lasting(time.Second)))
 	s.all[0].Do("DEL", "k")
 	require.Eventually(t, func() bool { return s.all[0].Do("GET", "k") == a.token }, patience, time.Millisecond)
@@ -149,21 +135,15 @@ func TestAYieldWithoutAnswer(t *testing.T) {
 	for _, one := range s.all[1:] {
 		one.Do("DEL", "k")
 	}
-	select {
-	case l := <-p.Granted():
-		require.NotEqual(t, a.token, bidOf(l).token)
-		release(t, l)
-	case <-time.After(patience):
-		t.Fatal("not granted")
-	}
+	l := await(t, p)
+	require.NotEqual(t, a.token, bidOf(l).token)
+	release(t, l)
 }
 
 // A vote is yielded to a reader that has this server's vote already, with what it had left elsewhere when that was looked at: it has renewed
 // since, and counts on what it got here.
 func TestAYieldShortensNoVote(t *testing.T) {
-	t.Parallel()
-	s := start(t, 3)
-	b := s.open()
+	s, b := three(t)
 	s.listening(b)
 	one := b.nodes[0]
 	req := request("k", "a", shared)
@@ -180,9 +160,7 @@ func TestAYieldShortensNoVote(t *testing.T) {
 // A writer yields its vote to a reader that holds the lock by the other servers. One that waits behind it, and could share the lock, does not
 // pass it.
 func TestAYieldLetsNobodyPass(t *testing.T) {
-	t.Parallel()
-	s := start(t, 3)
-	b := s.open()
+	s, b := three(t)
 	s.listening(b)
 	one := b.nodes[0]
 	reads := request("k", "c", shared)
@@ -196,9 +174,8 @@ func TestAYieldLetsNobodyPass(t *testing.T) {
 // A copy of the process, as one that is restored from a snapshot, has its name and counts on from the same number. What it asks for is a
 // request of its own, and no repeat.
 func TestCopyOfTheProcessIsAnother(t *testing.T) {
-	t.Parallel()
-	s := start(t, 3)
-	b, twin := s.open(), s.open()
+	s, b := three(t)
+	twin := s.open()
 	twin.process = b.process
 	b.last.Store(1 << 52)
 	twin.last.Store(1 << 52) // of the future: the same number is next
@@ -210,8 +187,7 @@ func TestCopyOfTheProcessIsAnother(t *testing.T) {
 // Notices come on a connection of their own. The answer to a question that was sent before a notice came may be older than that: a holder
 // that believed it would not know that others wait until its next renewal.
 func TestAnAnswerThatIsOlderThanANotice(t *testing.T) {
-	t.Parallel()
-	b := start(t, 3).open()
+	_, b := three(t)
 	tells := func(word string, a *bid) {
 		b.nodes[0].OnMessage(prefixOf("")+b.process, fmt.Sprintf("%s %s other k", word, a.token))
 	}

@@ -17,11 +17,7 @@ import (
 func TestTheClientsLimitsAreBorne(t *testing.T) {
 	t.Parallel()
 	s := start(t, 3)
-	var clients []redis.UniversalClient
-	for _, one := range s.all {
-		clients = append(clients, one.Client(func(o *redis.Options) { o.MaxActiveConns = 1 }))
-	}
-	testlocker.Crowd(t, with(t, clients))
+	testlocker.Crowd(t, with(t, s.connect(func(_ int, o *redis.Options) { o.MaxActiveConns = 1 })))
 }
 
 // Permits are refused before any server is asked.

@@ -1,8 +1,6 @@
 package redlock
 
 import (
-	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -19,10 +17,7 @@ func TestALongTTLStopsNobodyElse(t *testing.T) {
 	}
 	waits(with(t, clients))
 	for _, one := range clients { // two minutes later
-		var f []string
-		require.Eventually(t, func() bool { f = strings.Fields(one.Get(t.Context(), markOf("")).Val()); return len(f) == 5 }, patience, time.Millisecond)
-		f[0] = fmt.Sprint(time.Now().Add(-2 * time.Minute).UnixMilli())
-		require.NoError(t, one.Set(t.Context(), markOf(""), strings.Join(f, " "), 0).Err())
+		setMark(t, one, 0, time.Now().Add(-2*time.Minute))
 	}
 	b := with(t, clients)
 	waits(b)
@@ -33,10 +28,7 @@ func TestALongTTLStopsNobodyElse(t *testing.T) {
 
 // A TTL is noted with the vote that counts for it, is remembered for as long as a lease with it may last, and forgotten after twice itself.
 func TestALongTTLIsForgotten(t *testing.T) {
-	t.Parallel()
-	s := start(t, 3)
-	b := s.open()
-	one := s.all[0]
+	s, b := three(t)
 	release(t, leaseOf(t, b, request("k", "a", lasting(time.Hour))))
 	a := newBid(b, request("k2", "a"))
 	longest := func(mode string) time.Duration { // the quick way for x, else the other
@@ -44,11 +36,7 @@ func TestALongTTLIsForgotten(t *testing.T) {
 		says(t, b.nodes[0], a.call(leaveScript, mode, 0))
 		return s.longest
 	}
-	passes := func(d time.Duration) { // since the period of the mark has begun
-		f := strings.Fields(one.Do("GET", markOf("")).(string))
-		f[3] = fmt.Sprint(time.Now().Add(-d).UnixMilli())
-		one.Do("SET", markOf(""), strings.Join(f, " "))
-	}
+	passes := func(d time.Duration) { setMark(t, s.all[0].Client(), 3, time.Now().Add(-d)) } // since the period of the mark has begun
 	require.Eventually(t, func() bool { return longest("x") == time.Hour }, patience, time.Millisecond, "the vote of one was not needed, and comes late")
 	for _, mode := range []string{"x", "s", "x"} {
 		require.Equal(t, time.Hour, longest(mode))
@@ -65,9 +53,7 @@ func TestALongTTLIsForgotten(t *testing.T) {
 
 // A server that was restarted learns of a lease's TTL by its renewals, however young it is: others wait for so long then.
 func TestARenewalTellsAYoungServer(t *testing.T) {
-	t.Parallel()
-	s := start(t, 3)
-	b := s.open()
+	s, b := three(t)
 	s.all[0].Do("FLUSHALL")
 	a := newBid(b, request("k", "a"))
 	require.Zero(t, readEnter(says(t, b.nodes[0], a.call(enterScript, "x", 1, a.asked, 0, ""))).longest, "it does not count for this one")

@@ -20,9 +20,7 @@ func (n *node) rest(until time.Time) {
 
 // What is to find out whether a server is back may be a release that an Enter makes needless: then the next question does.
 func TestANeedlessQuestionFindsNothingOut(t *testing.T) {
-	t.Parallel()
-	s := start(t, 3)
-	b := s.open()
+	_, b := three(t)
 	n := b.nodes[0]
 	n.rest(time.Now())
 	echo := *conn.NewCall(echoScript, nil)
@@ -66,9 +64,7 @@ func TestEachServerHasItsOwnRoundTrip(t *testing.T) {
 
 // What a server that is away has still to be told is not tried again before it may be back, and is not kept without bound.
 func TestChoresWaitForTheServer(t *testing.T) {
-	t.Parallel()
-	s := start(t, 3)
-	b := s.open()
+	_, b := three(t)
 	n := b.nodes[0]
 	n.rest(time.Now().Add(time.Hour))
 	var tries, given atomic.Int64

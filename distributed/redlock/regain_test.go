@@ -1,24 +1,19 @@
 package redlock
 
 import (
-	"fmt"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
-	"github.com/wllock/wllock/internal/redistest"
 	"github.com/wllock/wllock/internal/testscope"
 )
 
 // A server that was restarted may have forgotten for whom it voted, who does not know that: it does not count in renewals until the longest TTL
 // has passed, though it votes for the holder now. Nor does it for fences, which it may have forgotten as well.
 func TestAHolderCountsNoYoungServer(t *testing.T) {
-	t.Parallel()
-	s := start(t, 3)
-	b := s.open(WithQuorumFences())
+	s, b := three(t, WithQuorumFences())
 	l := leaseOf(t, b, request("k", "a"))
 	renewed := func() bool {
 		r := bidOf(l).extend()
@@ -27,17 +22,13 @@ func TestAHolderCountsNoYoungServer(t *testing.T) {
 	}
 	require.True(t, renewed())
 	require.NoError(t, l.Refill(t.Context()))
-	bornAt := func(one *redistest.Server, born time.Time) {
-		f := strings.Fields(one.Do("GET", markOf("")).(string))
-		f[0] = fmt.Sprint(born.UnixMilli())
-		one.Do("SET", markOf(""), strings.Join(f, " "))
-	}
-	bornAt(s.all[0], time.Now())
-	bornAt(s.all[1], time.Now())
+	first := s.all[0].Client()
+	setMark(t, first, 0, time.Now())
+	setMark(t, s.all[1].Client(), 0, time.Now())
 	require.False(t, renewed())
 	require.True(t, l.Healthy(), "unknown is not lost")
 	require.ErrorIs(t, l.Refill(t.Context()), distributed.ErrUnavailable)
-	bornAt(s.all[0], time.Now().Add(-time.Minute))
+	setMark(t, first, 0, time.Now().Add(-time.Minute))
 	require.True(t, renewed())
 	require.NoError(t, l.Refill(t.Context()))
 }

@@ -23,9 +23,7 @@ func says(t *testing.T, n *node, c conn.Call) string {
 
 // A repeated question counts from its own sending, so what it is answered with lasts as long from then on.
 func TestARepeatedEnterExtendsWhatItCounts(t *testing.T) {
-	t.Parallel()
-	s := start(t, 3)
-	b := s.open()
+	s, b := three(t)
 	one := s.all[0]
 	for _, mode := range []string{"x", "s"} {
 		t.Run(mode, func(t *testing.T) {
@@ -44,9 +42,7 @@ func TestARepeatedEnterExtendsWhatItCounts(t *testing.T) {
 
 // A place that becomes the head of a free lock while its question is repeated gets the vote, and is in no queue any more.
 func TestARepeatedEnterLeavesTheQueue(t *testing.T) {
-	t.Parallel()
-	s := start(t, 3)
-	b := s.open()
+	s, b := three(t)
 	one := s.all[0]
 	a := newBid(b, request("k", "a"))
 	one.Do("SET", "k", "foreign")
@@ -79,9 +75,7 @@ func (s *servers) listening(b *Backend) {
 // A lease that an operator has ended gets no vote of a server that has answered the Break, neither from a waiter, nor by a question that
 // was sent before and comes late; wherever the votes were.
 func TestABrokenLeaseGetsNoVoteBack(t *testing.T) {
-	t.Parallel()
-	s := start(t, 3)
-	b := s.open(WithQuorumFences())
+	s, b := three(t, WithQuorumFences())
 	s.listening(b)
 	one := b.nodes[0]
 	for name, held := range map[string]bool{"broken": true, "other": false} {
@@ -124,15 +118,11 @@ func TestABrokenWaiterGoesOn(t *testing.T) {
 	t.Parallel()
 	s := startFor(t, 3, time.Second)
 	b := s.open()
-	for _, one := range s.all {
-		one.Do("SET", "k", "foreign", "PX", 600_000)
-	}
+	s.do("SET", "k", "foreign", "PX", 600_000)
 	p, a := placeOf(t, b, request("k", "a", lasting(time.Second)))
 	broken := a.token
-	for _, one := range s.all {
-		one.Do("SET", brokenKey("k"), " "+broken+" \n")
-		one.Do("DEL", "k")
-	}
+	s.do("SET", brokenKey("k"), " "+broken+" \n")
+	s.do("DEL", "k")
 	l := await(t, p)
 	require.NotEqual(t, broken, bidOf(l).token)
 	release(t, l)
@@ -140,13 +130,9 @@ func TestABrokenWaiterGoesOn(t *testing.T) {
 
 // What a version with another format keeps is no lock of a foreigner: it is refused by name.
 func TestOtherFormatsAreRefused(t *testing.T) {
-	t.Parallel()
-	s := start(t, 3)
-	b := s.open()
+	s, b := three(t)
 	testlocker.RefusesOtherFormats(t, testlocker.Asker{T: t, B: b, TTL: time.Second}, func(key string) {
-		for _, one := range s.all {
-			one.Do("SET", key, "wllock9:1:P", "PX", 600_000)
-		}
+		s.do("SET", key, "wllock9:1:P", "PX", 600_000)
 	})
 	_, err := b.Inspect(t.Context(), "other-0")
 	require.ErrorContains(t, err, "format 9")

@@ -14,11 +14,6 @@ import (
 func TestNoKeyLeavesWithRedaction(t *testing.T) {
 	testscope.Long(t, "takes rights and connections away")
 	s := start(t, 3)
-	each := func(args ...any) {
-		for _, one := range s.all {
-			one.Do(args...)
-		}
-	}
 	cut := func(on bool) {
 		for i, p := range s.proxies {
 			if on {
@@ -35,12 +30,12 @@ func TestNoKeyLeavesWithRedaction(t *testing.T) {
 		Hinders: map[string]func(*testing.T) func(){
 			"a cut": func(*testing.T) func() { cut(true); return func() { cut(false) } },
 			"no right to scripts": func(*testing.T) func() {
-				each("ACL", "SETUSER", "default", "-evalsha")
-				return func() { each("ACL", "SETUSER", "default", "+evalsha") }
+				s.do("ACL", "SETUSER", "default", "-evalsha")
+				return func() { s.do("ACL", "SETUSER", "default", "+evalsha") }
 			},
 			"full servers": func(*testing.T) func() {
-				each("CONFIG", "SET", "maxmemory", "1")
-				return func() { each("CONFIG", "SET", "maxmemory", "0") }
+				s.do("CONFIG", "SET", "maxmemory", "1")
+				return func() { s.do("CONFIG", "SET", "maxmemory", "0") }
 			},
 		},
 	}.Run(t)

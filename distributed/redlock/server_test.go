@@ -2,7 +2,6 @@ package redlock
 
 import (
 	"context"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,24 +11,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
-	"github.com/wllock/wllock/internal/redistest"
 	"github.com/wllock/wllock/internal/tlstest"
 )
 
 // Servers are trusted, and trust us, by the files that the URL names.
 func TestTLSByURL(t *testing.T) {
 	t.Parallel()
-	var servers []string
-	for range 3 {
-		one := redistest.Start(t)
-		require.NoError(t, one.Client().Eval(t.Context(), helloScript.Text, []string{markOf("")}, 1, time.Minute.Milliseconds()).Err())
-		servers = append(servers, one.Addr)
-	}
+	s := start(t, 3)
 	tlstest.Run(t, func(t *testing.T, server tlstest.Pair, clients string) (string, func(tlstest.Pair, string)) {
 		var addrs []string
 		var all []*tlstest.Proxy
-		for _, target := range servers {
-			p := tlstest.NewProxy(t, target, server, clients)
+		for _, one := range s.all {
+			p := tlstest.NewProxy(t, one.Addr, server, clients)
 			addrs, all = append(addrs, p.Addr), append(all, p)
 		}
 		return "redlocks://" + strings.Join(addrs, ","), func(server tlstest.Pair, clients string) {
@@ -82,14 +75,7 @@ func TestTheDocumentedACLLineIsEnough(t *testing.T) {
 // An Enter whose time is over between two tries says what the servers have said.
 func TestEnterSaysWhyNoMajorityAnswers(t *testing.T) {
 	t.Parallel()
-	var hosts []string
-	for range 3 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		require.NoError(t, l.Close())
-		hosts = append(hosts, l.Addr().String())
-	}
-	b, err := Open("redlock://" + strings.Join(hosts, ","))
+	b, err := Open("redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3") // nobody listens there
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = b.Close() })
 	require.Eventually(t, func() bool { // a busy machine may not have dialed all by then
@@ -104,22 +90,15 @@ func TestEnterSaysWhyNoMajorityAnswers(t *testing.T) {
 // A password file is read for each connection to each server.
 func TestPasswordFileCanChange(t *testing.T) {
 	t.Parallel()
-	var servers []*redistest.Server
-	var hosts []string
+	s := start(t, 3)
 	file := filepath.Join(t.TempDir(), "password")
 	set := func(password string) {
 		require.NoError(t, os.WriteFile(file, []byte(password+"\n"), 0o600))
-		for _, s := range servers {
-			s.Do("ACL", "SETUSER", "shop", "on", "resetpass", ">"+password, "allkeys", "allchannels", "allcommands")
-			s.Do("CLIENT", "KILL", "USER", "shop")
-		}
-	}
-	for range 3 {
-		servers = append(servers, redistest.Start(t))
-		hosts = append(hosts, servers[len(servers)-1].Addr)
+		s.do("ACL", "SETUSER", "shop", "on", "resetpass", ">"+password, "allkeys", "allchannels", "allcommands")
+		s.do("CLIENT", "KILL", "USER", "shop")
 	}
 	set("first")
-	b, err := Open("redlock://shop@"+strings.Join(hosts, ","), WithPasswordFile(file))
+	b, err := Open(strings.Replace(s.url(0, 3), "//", "//shop@", 1), WithPasswordFile(file))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = b.Close() })
 	admitted := func() bool { return b.Ping(t.Context()) == nil }

@@ -24,9 +24,8 @@ func TestTokensNameTheirProcess(t *testing.T) {
 
 // Whoever is refused, or waits, learns the process that has the lock.
 func TestRefusedLearnsTheProcess(t *testing.T) {
-	t.Parallel()
-	s := start(t, 3)
-	x, y := s.open(WithInstance("web-1")), s.open(WithInstance("web-2"))
+	s, x := three(t, WithInstance("web-1"))
+	y := s.open(WithInstance("web-2"))
 	l := leaseOf(t, x, request("k", "a"))
 	err := refusal(t, y, request("k", "b", noWait))
 	require.ErrorIs(t, err, distributed.ErrHeld)
