@@ -24,10 +24,14 @@ type stub struct {
 	look    func(some []*Attempt[string])
 	drop    func(a *Attempt[string]) Outcome
 	ended   func(a *Attempt[string])
+	asked   *Attempt[string] // by the latest Enter
 
 	mu      sync.Mutex
-	dropped []uint64 // guarded by mu; the numbers of attempts, each time
+	dropped map[uint64]int // guarded by mu; how often, by the number of the attempt
 }
+
+// What an Enter is answered with, mostly.
+var granted, queued = Standing{Kind: Granted, Next: Never}, Standing{Kind: Queued, Next: Never}
 
 // stubSession lives for ever.
 type stubSession struct{}
@@ -46,11 +50,20 @@ func (s *stub) Prepare(_ context.Context, a *Attempt[string]) error {
 }
 
 func (s *stub) Enter(_ context.Context, a *Attempt[string], prev *Prev[string]) (Standing, error) {
+	s.asked = a
 	if s.enter != nil {
 		return s.enter(a, prev)
 	}
-	prev.Settle(Removed)
-	return Standing{Kind: Granted, Sent: time.Now(), Next: Never}, nil
+	return says(granted)(a, prev)
+}
+
+// says answers an Enter that has removed the lease before.
+func says(st Standing) func(*Attempt[string], *Prev[string]) (Standing, error) {
+	return func(_ *Attempt[string], prev *Prev[string]) (Standing, error) {
+		prev.Settle(Removed)
+		st.Sent = time.Now()
+		return st, nil
+	}
 }
 
 func (s *stub) Look(_ context.Context, some []*Attempt[string]) {
@@ -62,7 +75,7 @@ func (s *stub) Look(_ context.Context, some []*Attempt[string]) {
 func (s *stub) Drop(_ context.Context, some []*Attempt[string]) {
 	for _, a := range some {
 		s.mu.Lock()
-		s.dropped = append(s.dropped, a.Number)
+		s.dropped[a.Number]++
 		s.mu.Unlock()
 		found := Removed
 		if s.drop != nil {
@@ -72,15 +85,10 @@ func (s *stub) Drop(_ context.Context, some []*Attempt[string]) {
 	}
 }
 
-func (s *stub) drops(a *Attempt[string]) (n int) {
+func (s *stub) drops(a *Attempt[string]) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, number := range s.dropped {
-		if number == a.Number {
-			n++
-		}
-	}
-	return n
+	return s.dropped[a.Number]
 }
 
 func (s *stub) Refill(context.Context, *Attempt[string]) (Block, error) {
@@ -105,7 +113,7 @@ func (s *stub) Close() {
 // stubbed runs a test of one Backend above a stub.
 func stubbed(t *testing.T, f func(t *testing.T, s *stub)) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &stub{}
+		s := &stub{dropped: map[uint64]int{}}
 		s.b = New(s, Settings{Name: "stub", LookMost: 1, DropMost: 2, Drops: 1})
 		s.lane = s.b.NewLane(t.Context(), stubSession{})
 		defer func() { require.NoError(t, s.b.Close()) }()
@@ -115,7 +123,11 @@ func stubbed(t *testing.T, f func(t *testing.T, s *stub)) {
 
 func (s *stub) asks(t *testing.T, prev distributed.Lease) (distributed.Lease, distributed.Place, error) {
 	t.Helper()
-	return s.b.Enter(t.Context(), distributed.Request{Key: "k", Instance: "a", TTL: dropTTL, Prev: prev})
+	return s.b.Enter(t.Context(), stubRequest(prev))
+}
+
+func stubRequest(prev distributed.Lease) distributed.Request {
+	return distributed.Request{Key: "k", Instance: "a", TTL: dropTTL, Prev: prev}
 }
 
 func (s *stub) lease(t *testing.T, prev distributed.Lease) distributed.Lease {
@@ -125,9 +137,24 @@ func (s *stub) lease(t *testing.T, prev distributed.Lease) distributed.Lease {
 	return l
 }
 
-func (s *stub) queued(_ *Attempt[string], prev *Prev[string]) (Standing, error) {
-	prev.Settle(Removed)
-	return Standing{Kind: Queued, Sent: time.Now(), Next: Never}, nil
+// place asks, and is queued.
+func (s *stub) place(t *testing.T) (distributed.Place, *Attempt[string]) {
+	t.Helper()
+	_, p, err := s.asks(t, nil)
+	require.NoError(t, err)
+	return p, AttemptOf[string](p)
+}
+
+// isLeft asks, and its caller goes after d.
+func (s *stub) isLeft(t *testing.T, d time.Duration, prev distributed.Lease) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	defer cancel()
+	start := time.Now()
+	_, _, err := s.b.Enter(ctx, stubRequest(prev))
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorIs(t, err, distributed.ErrUnavailable)
+	require.Equal(t, d, time.Since(start))
 }
 
 // A session that nobody uses may end at any moment. One of which something is to be removed is used until that is done: otherwise a
@@ -141,9 +168,8 @@ func TestALaneIsUsedUntilNothingIsLeft(t *testing.T) {
 			require.NoError(t, l.Release(t.Context()))
 		},
 		"Leave": func(t *testing.T, s *stub) {
-			s.enter = s.queued
-			_, p, err := s.asks(t, nil)
-			require.NoError(t, err)
+			s.enter = says(queued)
+			p, _ := s.place(t)
 			require.NoError(t, p.Leave(t.Context()))
 		},
 		"Prev": func(t *testing.T, s *stub) {
@@ -191,7 +217,6 @@ func TestARequestFindsASessionThatStays(t *testing.T) {
 // What is said of a request before its own answer is there is newer, and not forgotten: a lease that has gone ends, a place is lost, and what
 // a message is about is looked at.
 func TestGoneBeforeTheAnswerToEnter(t *testing.T) {
-	queued, granted := Standing{Kind: Queued, Next: Never}, Standing{Kind: Granted, Next: Never}
 	for name, one := range map[string]struct {
 		before   func(a *Attempt[string])
 		answer   Standing
@@ -244,7 +269,7 @@ func TestGoneBeforeTheAnswerToEnter(t *testing.T) {
 func TestALaneThatHangsHoldsUpNoOther(t *testing.T) {
 	stubbed(t, func(t *testing.T, s *stub) {
 		hung, answers := s.lane, make(chan struct{})
-		s.enter = s.queued
+		s.enter = says(queued)
 		var looked []uint64
 		s.look = func(some []*Attempt[string]) {
 			if some[0].Lane == hung {
@@ -253,17 +278,13 @@ func TestALaneThatHangsHoldsUpNoOther(t *testing.T) {
 				looked = append(looked, some[0].Number)
 			}
 		}
-		wait := func() *Attempt[string] {
-			_, p, err := s.asks(t, nil)
-			require.NoError(t, err)
-			return AttemptOf[string](p)
-		}
 		for range 2 * mostLooking {
-			wait().Poke()
+			_, a := s.place(t)
+			a.Poke()
 		}
 		synctest.Wait()
 		s.lane = s.b.NewLane(t.Context(), stubSession{})
-		a := wait()
+		_, a := s.place(t)
 		a.Poke()
 		synctest.Wait()
 		require.Equal(t, []uint64{a.Number}, looked)
@@ -330,12 +351,10 @@ func TestADropAfterTheEnterIsNotTheAnswer(t *testing.T) {
 func TestCloseEndsWhatIsNotHeld(t *testing.T) {
 	stubbed(t, func(t *testing.T, s *stub) {
 		held := s.lease(t, nil)
-		s.enter = s.queued
-		_, waiting, err := s.asks(t, nil)
-		require.NoError(t, err)
-		_, unread, err := s.asks(t, nil)
-		require.NoError(t, err)
-		AttemptOf[string](unread).Stands(Standing{Kind: Granted, Sent: time.Now(), Next: Never})
+		s.enter = says(queued)
+		waiting, _ := s.place(t)
+		unread, a := s.place(t)
+		a.Stands(Standing{Kind: Granted, Sent: time.Now(), Next: Never})
 		require.Len(t, unread.Granted(), 1)
 		require.NoError(t, s.b.Close())
 		for _, p := range []distributed.Place{waiting, unread} {
@@ -378,24 +397,21 @@ func TestCloseDropsWhatAnEnterLeaves(t *testing.T) {
 
 // Who was refused may have said so before the holder knows of its lease, and is not forgotten when the lease is there.
 func TestARefusalThatComesBeforeTheGrantIsKnown(t *testing.T) {
-	wanted := func(l distributed.Lease) bool { return l.Wanted() }
 	stubbed(t, func(t *testing.T, s *stub) {
 		l := s.lease(t, nil)
-		require.False(t, wanted(l))
+		require.False(t, l.Wanted())
 		AttemptOf[string](l).Refused()
-		require.True(t, wanted(l))
+		require.True(t, l.Wanted())
 		s.enter = func(a *Attempt[string], _ *Prev[string]) (Standing, error) {
 			a.Refused()
 			return Standing{Kind: Granted, Sent: time.Now(), Next: Never}, nil
 		}
-		require.True(t, wanted(s.lease(t, nil)))
-		s.enter = func(*Attempt[string], *Prev[string]) (Standing, error) {
-			return Standing{Kind: Granted, Sent: time.Now(), Next: Never, Wanted: true}, nil
-		}
-		require.True(t, wanted(s.lease(t, nil)))
+		require.True(t, s.lease(t, nil).Wanted())
+		s.enter = says(Standing{Kind: Granted, Next: Never, Wanted: true})
+		require.True(t, s.lease(t, nil).Wanted())
+		s.enter = says(Standing{Holder: "b"})
 		for _, told := range []bool{false, true} {
 			s.b.set.Tells = told
-			s.enter = func(*Attempt[string], *Prev[string]) (Standing, error) { return Standing{Holder: "b"}, nil }
 			_, _, err := s.asks(t, nil)
 			held, _ := errors.AsType[*distributed.HeldError](err)
 			require.Equal(t, &distributed.HeldError{Holder: "b", Told: told}, held)
@@ -426,17 +442,13 @@ func TestAMessageHidesNoWaiterFromAnAnswer(t *testing.T) {
 // However many messages ask for a look, they put off none.
 func TestMessagesPutNoLookOff(t *testing.T) {
 	stubbed(t, func(t *testing.T, s *stub) {
-		s.enter = func(*Attempt[string], *Prev[string]) (Standing, error) {
-			return Standing{Kind: Queued, Sent: time.Now(), Next: 100 * time.Millisecond}, nil
-		}
+		s.enter = says(Standing{Kind: Queued, Next: 100 * time.Millisecond})
 		start, looked := time.Now(), time.Duration(0)
 		s.look = func(some []*Attempt[string]) {
 			looked = time.Since(start)
 			some[0].LookIn(time.Hour)
 		}
-		_, p, err := s.asks(t, nil)
-		require.NoError(t, err)
-		a := AttemptOf[string](p)
+		_, a := s.place(t)
 		for range 5 {
 			time.Sleep(10 * time.Millisecond)
 			a.LookSooner(45 * time.Millisecond)
@@ -499,7 +511,7 @@ func (s *renewedStub) ClaimTime(*Attempt[string]) time.Duration { return s.claim
 // renewedStubbed runs a test of one Backend above a stub without a session, which answers renewals.
 func renewedStubbed(t *testing.T, f func(t *testing.T, s *renewedStub)) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &renewedStub{stub: &stub{}, renew: func(a *Attempt[string]) { a.Renewed(time.Now(), false) }}
+		s := &renewedStub{stub: &stub{dropped: map[uint64]int{}}, renew: func(a *Attempt[string]) { a.Renewed(time.Now(), false) }}
 		pause := func(int) time.Duration { return 10 * time.Millisecond }
 		s.b = New(s, Settings{Name: "stub", LookMost: 1, DropMost: 2, Drops: 1, Pause: pause})
 		s.lane = s.b.NewLane(t.Context(), nil)
@@ -512,16 +524,15 @@ func renewedStubbed(t *testing.T, f func(t *testing.T, s *renewedStub)) {
 // place is lost, and what it may have is dropped.
 func TestAClaimThatIsNotAnsweredIsDropped(t *testing.T) {
 	renewedStubbed(t, func(t *testing.T, s *renewedStub) {
-		s.renew, s.claim, s.enter = func(*Attempt[string]) {}, dropTTL, s.queued
-		_, p, err := s.asks(t, nil)
-		require.NoError(t, err)
-		AttemptOf[string](p).Stands(Standing{Kind: Granted, Next: Never})
+		s.renew, s.claim, s.enter = func(*Attempt[string]) {}, dropTTL, says(queued)
+		p, a := s.place(t)
+		a.Stands(granted)
 		time.Sleep(dropTTL / 2)
 		require.Empty(t, p.Granted(), "it is tried again")
 		_, ok := <-p.Granted()
 		require.False(t, ok)
 		time.Sleep(time.Second)
-		require.Equal(t, 1, s.drops(AttemptOf[string](p)))
+		require.Equal(t, 1, s.drops(a))
 	})
 }
 
@@ -536,9 +547,7 @@ func TestAGrantIsLookedAtAndRenewedWhenItsDriverSays(t *testing.T) {
 			}
 			a.Renewed(time.Now(), false)
 		}
-		s.enter = func(*Attempt[string], *Prev[string]) (Standing, error) {
-			return Standing{Kind: Granted, Sent: time.Now(), Next: 20 * time.Millisecond, RenewIn: 30 * time.Millisecond}, nil
-		}
+		s.enter = says(Standing{Kind: Granted, Next: 20 * time.Millisecond, RenewIn: 30 * time.Millisecond})
 		l := s.lease(t, nil)
 		time.Sleep(dropTTL / 2)
 		synctest.Wait()
@@ -555,12 +564,11 @@ func TestAGrantCanBeQuickerThanTheAnswer(t *testing.T) {
 		start := time.Now()
 		s.enter = func(a *Attempt[string], prev *Prev[string]) (Standing, error) {
 			time.Sleep(time.Millisecond)
-			a.Stands(Standing{Kind: Granted, Next: Never})
+			a.Stands(granted)
 			time.Sleep(time.Millisecond)
-			return s.queued(a, prev)
+			return says(queued)(a, prev)
 		}
-		_, p, err := s.asks(t, nil)
-		require.NoError(t, err)
+		p, _ := s.place(t)
 		require.Len(t, p.Granted(), 1)
 		l := <-p.Granted()
 		require.Equal(t, distributed.Validity(start, distributed.ClaimWindow(dropTTL)), l.Until())
@@ -582,25 +590,16 @@ func TestARequestGoesOnWithoutItsCaller(t *testing.T) {
 	for _, kind := range []Kind{Granted, Queued, Refused} {
 		apartStubbed(t, func(t *testing.T, s *renewedStub) {
 			before, answers := s.lease(t, nil), make(chan struct{})
-			var a *Attempt[string]
-			s.enter = func(one *Attempt[string], prev *Prev[string]) (Standing, error) {
-				a = one
+			s.enter = func(a *Attempt[string], prev *Prev[string]) (Standing, error) {
 				<-answers
-				prev.Settle(Removed)
-				return Standing{Kind: kind, Sent: time.Now(), Next: Never}, nil
+				return says(Standing{Kind: kind, Next: Never})(a, prev)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			start := time.Now()
-			_, _, err := s.b.Enter(ctx, distributed.Request{Key: "k", Instance: "a", TTL: dropTTL, Prev: before})
-			require.ErrorIs(t, err, context.DeadlineExceeded)
-			require.ErrorIs(t, err, distributed.ErrUnavailable)
-			require.Equal(t, time.Second, time.Since(start))
+			s.isLeft(t, time.Second, before)
 			synctest.Wait()
-			require.Zero(t, s.drops(a))
+			require.Zero(t, s.drops(s.asked))
 			close(answers)
 			synctest.Wait()
-			require.Equal(t, map[Kind]int{Granted: 1, Queued: 1}[kind], s.drops(a))
+			require.Equal(t, map[Kind]int{Granted: 1, Queued: 1}[kind], s.drops(s.asked))
 			require.NoError(t, before.Release(t.Context()))
 			require.Zero(t, s.drops(AttemptOf[string](before)))
 			require.True(t, s.lane.Unused())
@@ -616,15 +615,10 @@ func TestARequestThatWaitsForADropHasNotBegun(t *testing.T) {
 		s.prepare = func(*Attempt[string]) { prepared++ }
 		require.False(t, before.StartRelease())
 		synctest.Wait()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		req := distributed.Request{Key: "k", Instance: "a", TTL: dropTTL, Prev: before}
-		_, _, err := s.b.Enter(ctx, req)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
+		s.isLeft(t, time.Second, before)
 		require.Zero(t, prepared)
 		time.AfterFunc(dropTTL/4, func() { close(answers) })
-		l, _, err := s.b.Enter(t.Context(), req)
-		require.NoError(t, err)
+		l := s.lease(t, before)
 		require.Equal(t, 1, prepared)
 		require.NoError(t, l.Release(t.Context()))
 	})
@@ -634,25 +628,23 @@ func TestARequestThatWaitsForADropHasNotBegun(t *testing.T) {
 func TestARequestThatIsOverdueIsLeft(t *testing.T) {
 	apartStubbed(t, func(t *testing.T, s *renewedStub) {
 		for _, late := range []bool{true, false} {
-			var a *Attempt[string]
 			answers := make(chan struct{})
-			s.enter = func(one *Attempt[string], _ *Prev[string]) (Standing, error) {
-				a = one
+			s.enter = func(a *Attempt[string], prev *Prev[string]) (Standing, error) {
 				if late {
-					time.AfterFunc(time.Second, one.Overdue)
+					time.AfterFunc(time.Second, a.Overdue)
 					<-answers
 				}
-				time.AfterFunc(0, one.Overdue)
-				return Standing{Kind: Granted, Sent: time.Now(), Next: Never}, nil
+				time.AfterFunc(0, a.Overdue)
+				return says(granted)(a, prev)
 			}
 			start := time.Now()
-			l, _, err := s.b.Enter(t.Context(), distributed.Request{Key: "k", Instance: "a", TTL: dropTTL})
+			l, _, err := s.asks(t, nil)
 			close(answers)
 			synctest.Wait()
 			if late {
 				require.ErrorIs(t, err, distributed.ErrUnavailable)
 				require.Equal(t, time.Second, time.Since(start))
-				require.Equal(t, 1, s.drops(a), "what it has brought")
+				require.Equal(t, 1, s.drops(s.asked), "what it has brought")
 				continue
 			}
 			require.NoError(t, err)
@@ -666,15 +658,13 @@ func TestARequestIsAnsweredWhenItsCallerGoes(t *testing.T) {
 	apartStubbed(t, func(t *testing.T, s *renewedStub) {
 		for range 200 {
 			ctx, cancel := context.WithCancel(t.Context())
-			var a *Attempt[string]
-			s.enter = func(one *Attempt[string], _ *Prev[string]) (Standing, error) {
-				a = one
+			s.enter = func(a *Attempt[string], prev *Prev[string]) (Standing, error) {
 				cancel()
-				return Standing{Kind: Granted, Sent: time.Now(), Next: Never}, nil
+				return says(granted)(a, prev)
 			}
-			l, _, err := s.b.Enter(ctx, distributed.Request{Key: "k", Instance: "a", TTL: dropTTL})
+			l, _, err := s.b.Enter(ctx, stubRequest(nil))
 			synctest.Wait()
-			require.Equal(t, err != nil, s.drops(a) == 1)
+			require.Equal(t, err != nil, s.drops(s.asked) == 1)
 			if err == nil {
 				require.NoError(t, l.Release(t.Context()))
 			}
@@ -685,25 +675,20 @@ func TestARequestIsAnsweredWhenItsCallerGoes(t *testing.T) {
 // Close waits for a request whose caller has gone, and drops what it brings.
 func TestCloseWaitsForARequestWithoutItsCaller(t *testing.T) {
 	apartStubbed(t, func(t *testing.T, s *renewedStub) {
-		var a *Attempt[string]
-		s.enter = func(one *Attempt[string], _ *Prev[string]) (Standing, error) {
-			a = one
+		s.enter = func(a *Attempt[string], prev *Prev[string]) (Standing, error) {
 			time.Sleep(500 * time.Millisecond)
-			return Standing{Kind: Granted, Sent: time.Now(), Next: Never}, nil
+			return says(granted)(a, prev)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		defer cancel()
-		_, _, err := s.b.Enter(ctx, distributed.Request{Key: "k", Instance: "a", TTL: dropTTL})
-		require.ErrorIs(t, err, distributed.ErrUnavailable)
+		s.isLeft(t, time.Millisecond, nil)
 		require.NoError(t, s.b.Close())
-		require.Equal(t, 1, s.drops(a))
+		require.Equal(t, 1, s.drops(s.asked))
 	})
 }
 
 // What is to be looked at while a Look is under way shares the next one, as far as it goes.
 func TestMessagesShareALook(t *testing.T) {
 	apartStubbed(t, func(t *testing.T, s *renewedStub) {
-		s.enter = s.queued
+		s.enter = says(queued)
 		var looks []int
 		answers := make(chan struct{})
 		s.look = func(some []*Attempt[string]) {
@@ -711,9 +696,8 @@ func TestMessagesShareALook(t *testing.T) {
 			<-answers
 		}
 		for range 6 {
-			_, p, err := s.asks(t, nil)
-			require.NoError(t, err)
-			AttemptOf[string](p).Poke()
+			_, a := s.place(t)
+			a.Poke()
 			synctest.Wait()
 		}
 		close(answers)
@@ -726,9 +710,7 @@ func TestMessagesShareALook(t *testing.T) {
 func TestAReleaseThatHasNoTimeIsSentAtOnce(t *testing.T) {
 	renewedStubbed(t, func(t *testing.T, s *renewedStub) {
 		s.b.set.DropsHere = 1
-		s.enter = func(*Attempt[string], *Prev[string]) (Standing, error) {
-			return Standing{Kind: Granted, Sent: time.Now(), Fences: Block{First: 100, Count: 10}, Next: Never}, nil
-		}
+		s.enter = says(Standing{Kind: Granted, Fences: Block{First: 100, Count: 10}, Next: Never})
 		l := s.lease(t, nil)
 		_, ok := l.NextFence()
 		require.True(t, ok)
@@ -767,10 +749,9 @@ func TestCloseDoesNotWaitForARefusedDrop(t *testing.T) {
 // The answer to a Drop is waited for also if the service has said nothing for so long that it may have forgotten the place.
 func TestADropIsWaitedForAfterASilence(t *testing.T) {
 	renewedStubbed(t, func(t *testing.T, s *renewedStub) {
-		s.enter = s.queued
+		s.enter = says(queued)
 		s.drop = func(*Attempt[string]) Outcome { time.Sleep(time.Millisecond); return Removed }
-		_, p, err := s.asks(t, nil)
-		require.NoError(t, err)
+		p, _ := s.place(t)
 		time.Sleep(2 * dropTTL)
 		require.NoError(t, p.Leave(t.Context()))
 	})
@@ -812,7 +793,7 @@ func TestADropGoesOnWhileTheServiceMayHaveTheLease(t *testing.T) {
 // What a message says that comes during a look is newer than the grant which that look finds.
 func TestAMessageDuringTheLookThatFindsTheGrant(t *testing.T) {
 	stubbed(t, func(t *testing.T, s *stub) {
-		s.enter = s.queued
+		s.enter = says(queued)
 		looks := 0
 		s.look = func(some []*Attempt[string]) {
 			if looks++; looks == 1 {
@@ -820,9 +801,8 @@ func TestAMessageDuringTheLookThatFindsTheGrant(t *testing.T) {
 			}
 			some[0].Stands(Standing{Kind: Granted, Sent: time.Now(), Next: Never, Contended: looks > 1})
 		}
-		_, p, err := s.asks(t, nil)
-		require.NoError(t, err)
-		AttemptOf[string](p).Poke()
+		p, a := s.place(t)
+		a.Poke()
 		l := <-p.Granted()
 		synctest.Wait()
 		require.Equal(t, 2, looks)

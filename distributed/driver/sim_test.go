@@ -143,27 +143,27 @@ func (v *simService) remove(e *simEntry) (was bool) {
 func (v *simService) turns(key string) {
 	q := v.queues[key]
 	n := simAdmitted(q)
+	contended := n < len(q)
 	for _, e := range q[:n] {
 		first := e.turn.IsZero()
 		if first {
 			e.turn = time.Now()
 		}
-		if contended := n < len(q); e.watcher != nil {
+		switch {
+		case e.watcher != nil:
 			e.watched(first && e != v.asks, contended)
 			continue
-		}
-		if e.alone == nil {
+		case e.alone == nil:
 			continue
-		}
-		if first {
+		case first:
 			e.ends = e.turn.Add(e.ttl / 2)
 			v.revision++
-			fences, contended := Block{v.revision * simBlock, simBlock}, n < len(q)
+			fences := Block{v.revision * simBlock, simBlock}
 			if one := *e; e != v.asks {
 				one.alone.message(func(lane *Lane[simWire]) { one.alone.granted(lane, one, fences, contended) })
 			}
 		}
-		if contended := n < len(q); contended != e.contended {
+		if contended != e.contended {
 			e.contended = contended
 			e.alone.message(func(lane *Lane[simWire]) {
 				if a := lane.Find(e.number); a != nil {
@@ -220,11 +220,6 @@ func (v *simService) breakOne(n int) {
 	}
 }
 
-func (v *simService) place(e *simEntry) (i int, q []*simEntry) {
-	q = v.queues[e.key]
-	return slices.Index(q, e), q
-}
-
 // simAnswer is what a request has found.
 type simAnswer struct {
 	there, admitted, contended, prevWas bool
@@ -233,7 +228,8 @@ type simAnswer struct {
 }
 
 func (v *simService) standing(e *simEntry) (a simAnswer) {
-	i, q := v.place(e)
+	q := v.queues[e.key]
+	i := slices.Index(q, e)
 	if i < 0 {
 		return a
 	}
@@ -271,9 +267,8 @@ func (v *simService) enter(e simEntry, prev string, noWait bool) (a simAnswer, r
 	v.asks = &e
 	v.changed(e.key)
 	v.asks = nil
-	was := a.prevWas
 	a = v.standing(&e)
-	a.prevWas = was
+	a.prevWas = e.prevWas
 	return a, false
 }
 
@@ -294,6 +289,9 @@ func (v *simService) drop(id string, number uint64, instance string) Outcome {
 	}
 	return Lost
 }
+
+// Kinds of processes: with a session, with one and told of all that becomes of their requests, and those that renew each lease.
+const simSessions, simWatches, simRenewals = "sessions", "watches", "renewals"
 
 // simClient is a process: a Driver, its session and its network.
 type simClient struct {
@@ -352,15 +350,28 @@ func (s *simSession) Patience() time.Duration { return s.TTL / 3 }
 
 var errSimUnknown = fmt.Errorf("no answer: %w", distributed.ErrUnavailable)
 
-// below draws from the process's source.
-func (c *simClient) below(n int64) int64 {
+func (c *simClient) with(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.rnd.Int64N(n)
+	f()
 }
 
-// exchange sends a request. It may be lost, carried out without an answer, late, or twice.
-func (c *simClient) exchange(ctx context.Context, f func()) error {
+// below draws from the process's source.
+func (c *simClient) below(n int64) (drawn int64) {
+	c.with(func() { drawn = c.rnd.Int64N(n) })
+	return drawn
+}
+
+// passing draws how long something is on its way.
+func (c *simClient) passing() time.Duration { return time.Duration(c.below(int64(c.ttl/100))) + 1 }
+
+// exchange sends a request. It may be lost, carried out without an answer, late, or twice: what does not come first answers nobody.
+func (c *simClient) exchange(ctx context.Context, request func(first bool)) error {
+	done := false // guarded by the service's mu
+	f := func() {
+		request(!done)
+		done = true
+	}
 	pause := func(d time.Duration) error {
 		select {
 		case <-time.After(d):
@@ -369,17 +380,17 @@ func (c *simClient) exchange(ctx context.Context, f func()) error {
 			return fmt.Errorf("%w: %w", errSimUnknown, ctx.Err())
 		}
 	}
-	c.mu.Lock()
-	faults, silent := c.faults && ctx.Value(simFaultless{}) == nil, c.faults && time.Now().Before(c.silent)
-	c.mu.Unlock()
 	fault := int64(99)
-	switch {
-	case silent:
-		fault = 3
-	case faults:
-		fault = c.below(20)
-	}
-	there, back := time.Duration(c.below(int64(c.ttl/100)))+1, time.Duration(c.below(int64(c.ttl/100)))+1
+	c.with(func() {
+		switch {
+		case !c.faults:
+		case time.Now().Before(c.silent):
+			fault = 3
+		case ctx.Value(simFaultless{}) == nil:
+			fault = c.rnd.Int64N(20)
+		}
+	})
+	there, back := c.passing(), c.passing()
 	if fault <= 2 { // it comes late, or for a second time
 		c.late.Go(func() {
 			time.Sleep(there + time.Duration(c.below(int64(c.ttl))))
@@ -414,12 +425,11 @@ func (s *simSession) isOpen() bool { return !s.Until().IsZero() }
 
 // Beat opens the session, or keeps it alive.
 func (s *simSession) Beat(bool) time.Duration {
-	sent, alive, answered := time.Now(), false, false
-	err := s.c.exchange(s.Ctx, func() {
-		if answered {
-			return // it comes again
+	sent, alive := time.Now(), false
+	err := s.c.exchange(s.Ctx, func(first bool) {
+		if !first {
+			return
 		}
-		answered = true
 		_, alive = s.c.v.sessions[s.id]
 		if alive = alive || !s.isOpen() && time.Since(sent) < s.TTL/2; alive {
 			s.c.v.sessions[s.id] = time.Now().Add(s.TTL)
@@ -441,7 +451,7 @@ func (s *simSession) Beat(bool) time.Duration {
 
 func (s *simSession) End(held bool) {
 	if !held {
-		_ = s.c.exchange(s.c.ctx, func() {
+		_ = s.c.exchange(s.c.ctx, func(bool) {
 			if _, is := s.c.v.sessions[s.id]; is {
 				s.c.v.sessions[s.id], s.c.v.unused[s.id] = time.Now(), true
 			}
@@ -455,56 +465,55 @@ func (c *simClient) push(key string) {
 		return
 	}
 	c.late.Go(func() {
-		time.Sleep(time.Duration(c.below(int64(c.ttl/100))) + 1)
-		c.mu.Lock()
-		if c.faults && c.rnd.IntN(4) == 0 {
-			c.mu.Unlock()
-			return
-		}
-		all := slices.DeleteFunc(slices.Collect(maps.Keys(c.present)), func(a *Attempt[simWire]) bool { return a.Key != key })
-		c.mu.Unlock()
-		slices.SortFunc(all, func(a, b *Attempt[simWire]) int { return cmp.Compare(a.Number, b.Number) })
-		for _, a := range all {
-			a.Poke()
+		time.Sleep(c.passing())
+		if !c.loses() {
+			c.each(func(a *Attempt[simWire]) bool { return a.Key == key }, (*Attempt[simWire]).Poke)
 		}
 	})
 }
 
+// loses draws whether a message is lost.
+func (c *simClient) loses() (is bool) {
+	c.with(func() { is = c.faults && c.rnd.IntN(4) == 0 })
+	return is
+}
+
+// each tells those of the process's requests.
+func (c *simClient) each(is func(*Attempt[simWire]) bool, tell func(*Attempt[simWire])) {
+	var all []*Attempt[simWire]
+	c.with(func() {
+		all = slices.DeleteFunc(slices.Collect(maps.Keys(c.present)), func(a *Attempt[simWire]) bool { return !is(a) })
+	})
+	slices.SortFunc(all, func(a, b *Attempt[simWire]) int { return cmp.Compare(a.Number, b.Number) })
+	for _, a := range all {
+		tell(a)
+	}
+}
+
 // event tells a process that watches what becomes of a request, perhaps before that is answered.
 func (c *simClient) event(number uint64, f func(*Attempt[simWire])) {
-	at := time.Now().Add(time.Duration(c.below(int64(c.ttl/100))) + 1)
-	c.mu.Lock()
-	if !at.After(c.told) {
-		at = c.told.Add(1)
-	}
-	c.told = at
-	c.mu.Unlock()
+	at := time.Now().Add(c.passing())
+	c.with(func() {
+		if !at.After(c.told) {
+			at = c.told.Add(1)
+		}
+		c.told = at
+	})
 	c.late.Go(func() {
 		time.Sleep(time.Until(at))
-		c.mu.Lock()
-		var of *Attempt[simWire]
-		for a := range c.present {
-			if a.Number == number {
-				of = a
-			}
-		}
-		c.mu.Unlock()
-		if of != nil {
-			f(of)
-		}
+		c.each(func(a *Attempt[simWire]) bool { return a.Number == number }, f)
 	})
 }
 
 // message delivers something to the process, perhaps late, twice or not at all.
 func (c *simClient) message(f func(*Lane[simWire])) {
 	for range 1 + c.below(8)/7 {
-		delay := time.Duration(c.below(int64(c.ttl/100))) + 1
+		delay := c.passing()
 		if c.below(10) == 0 {
 			delay += time.Duration(c.below(int64(c.ttl)))
 		}
-		c.mu.Lock()
-		lost := c.faults && (c.rnd.IntN(4) == 0 || time.Now().Before(c.silent))
-		c.mu.Unlock()
+		lost := c.loses()
+		c.with(func() { lost = lost || c.faults && time.Now().Before(c.silent) })
 		if !lost {
 			c.late.Go(func() {
 				time.Sleep(delay)
@@ -558,11 +567,7 @@ func (c *simClient) Prepare(ctx context.Context, a *Attempt[simWire]) error {
 	return nil
 }
 
-func (c *simClient) Ended(a *Attempt[simWire]) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.present, a)
-}
+func (c *simClient) Ended(a *Attempt[simWire]) { c.with(func() { delete(c.present, a) }) }
 
 func (c *simClient) Enter(ctx context.Context, a *Attempt[simWire], prev *Prev[simWire]) (Standing, error) {
 	if c.b.set.Apart != nil { // its caller may go
@@ -588,12 +593,11 @@ func (c *simClient) Enter(ctx context.Context, a *Attempt[simWire], prev *Prev[s
 	}
 	for tries := 0; ; tries++ {
 		var got simAnswer
-		var refused, done bool
+		var refused bool
 		sent := time.Now()
-		err := c.exchange(ctx, func() {
-			g, r := c.v.enter(a.Wire.entry, before, a.NoWait)
-			if !done { // a copy that comes later answers nobody
-				got, refused, done = g, r, true
+		err := c.exchange(ctx, func(first bool) {
+			if g, r := c.v.enter(a.Wire.entry, before, a.NoWait); first {
+				got, refused = g, r
 			}
 		})
 		if err != nil {
@@ -623,7 +627,7 @@ func (c *simClient) Enter(ctx context.Context, a *Attempt[simWire], prev *Prev[s
 
 // mark has the service ignore what may still come of a request that was refused: nothing is left of it.
 func (c *simClient) mark(ctx context.Context, a *Attempt[simWire]) error {
-	return c.exchange(ctx, func() {
+	return c.exchange(ctx, func(bool) {
 		c.v.dropped[a.Wire.entry.id] = true
 		c.v.remove(c.v.known[a.Wire.entry.id]) // which a copy has brought after the refusal
 	})
@@ -660,14 +664,12 @@ func (c *simClient) Look(ctx context.Context, some []*Attempt[simWire]) {
 		ctx = context.WithValue(ctx, simFaultless{}, true)
 	}
 	sent := time.Now()
-	answers, done := make([]simAnswer, len(some)), false
-	if c.exchange(ctx, func() {
-		if done {
-			return
-		}
-		done = true
+	answers := make([]simAnswer, len(some))
+	if c.exchange(ctx, func(first bool) {
 		for i, a := range some {
-			answers[i] = c.v.standing(c.v.known[a.Wire.entry.id])
+			if first {
+				answers[i] = c.v.standing(c.v.known[a.Wire.entry.id])
+			}
 		}
 	}) != nil {
 		return
@@ -689,17 +691,16 @@ func (c *simClient) Drop(ctx context.Context, some []*Attempt[simWire]) {
 	if c.lane != nil && c.below(6) == 0 {
 		c.fallsSilent(c.ttl / 60) // a cut at the release
 	}
-	was, done := make([]Outcome, len(some)), false
-	err := c.exchange(ctx, func() {
+	was := make([]Outcome, len(some))
+	err := c.exchange(ctx, func(first bool) {
 		for i, a := range some {
 			if c.isDenied(a.Key) {
 				continue
 			}
-			if w := c.v.drop(a.Wire.entry.id, a.Number, a.Instance); !done {
+			if w := c.v.drop(a.Wire.entry.id, a.Number, a.Instance); first {
 				was[i] = w
 			}
 		}
-		done = true
 	})
 	for i, a := range some {
 		if err != nil {
@@ -714,13 +715,11 @@ func (c *simClient) Drop(ctx context.Context, some []*Attempt[simWire]) {
 
 func (c *simClient) change(ctx context.Context, a *Attempt[simWire], f func(*simEntry)) (Block, error) {
 	var revision uint64
-	done := false
-	err := c.exchange(ctx, func() {
+	err := c.exchange(ctx, func(first bool) {
 		e := c.v.known[a.Wire.entry.id]
-		if done || e == nil || e.gone {
+		if !first || e == nil || e.gone {
 			return
 		}
-		done = true
 		c.v.revision++
 		revision = c.v.revision
 		f(e)
@@ -755,11 +754,7 @@ func (c *simClient) Close() {
 	c.sessions.Close()
 }
 
-func (c *simClient) withFaults(are bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.faults = are
-}
+func (c *simClient) withFaults(are bool) { c.with(func() { c.faults = are }) }
 
 // falls has the process fall silent now and then, for up to two TTLs.
 func (c *simClient) falls() {
@@ -775,11 +770,11 @@ func (c *simClient) falls() {
 
 // fallsSilent has nothing that is sent for so long arrive.
 func (c *simClient) fallsSilent(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if until := time.Now().Add(d + 1); until.After(c.silent) {
-		c.silent = until
-	}
+	c.with(func() {
+		if until := time.Now().Add(d + 1); until.After(c.silent) {
+			c.silent = until
+		}
+	})
 }
 
 // simRenewer is a process without a session, which renews each of its leases.
@@ -787,19 +782,18 @@ type simRenewer struct{ *simClient }
 
 func (c simRenewer) Renew(ctx context.Context, due []*Attempt[simWire]) {
 	sent := time.Now()
-	answers, done := make([]simAnswer, len(due)), false
-	if c.exchange(ctx, func() {
+	answers := make([]simAnswer, len(due))
+	if c.exchange(ctx, func(first bool) {
 		for i, a := range due {
 			e := c.v.known[a.Wire.entry.id]
 			if e == nil || e.turn.IsZero() || e.gone {
 				continue
 			}
 			c.v.lives(e, e.ttl)
-			if !done {
+			if first {
 				answers[i] = c.v.standing(e)
 			}
 		}
-		done = true
 	}) != nil {
 		return
 	}
@@ -814,43 +808,26 @@ func (c simRenewer) Renew(ctx context.Context, due []*Attempt[simWire]) {
 
 func (c simRenewer) ClaimTime(*Attempt[simWire]) time.Duration { return c.ttl / 10 }
 
-// newSimRenewer returns a process without a session.
-func newSimRenewer(ctx context.Context, v *simService, ttl time.Duration, seed1, seed2 uint64) *simClient {
-	c := unjoinedSimClient(ctx, v, ttl, seed1, seed2)
-	set := c.b.set
-	set.Grid, set.Twice = 0, true
-	set.Pause = func(tries int) time.Duration { return ttl / 50 * time.Duration(min(tries, 8)) }
-	if seed1%3 == 0 {
-		set.Looks, set.Apart = 1, func(enter func()) bool { return c.b.Go(enter) }
-	}
-	c.b = New(simRenewer{c}, set)
-	c.lane = c.b.NewLane(ctx, nil)
-	return c.joins()
-}
-
-// newSimWatcher returns a process that is told of all that becomes of its requests.
-func newSimWatcher(ctx context.Context, v *simService, ttl time.Duration, seed1, seed2 uint64) *simClient {
-	c := unjoinedSimClient(ctx, v, ttl, seed1, seed2)
-	c.watches = true
-	return c.joins()
-}
-
-func newSimClient(ctx context.Context, v *simService, ttl time.Duration, seed1, seed2 uint64) *simClient {
-	return unjoinedSimClient(ctx, v, ttl, seed1, seed2).joins()
-}
-
-func unjoinedSimClient(ctx context.Context, v *simService, ttl time.Duration, seed1, seed2 uint64) *simClient {
+// newSimClient returns a process of a kind.
+func newSimClient(ctx context.Context, v *simService, kind string, ttl time.Duration, seed1, seed2 uint64) *simClient {
 	c := &simClient{v: v, ttl: ttl, rnd: rand.New(rand.NewPCG(seed1, seed2)), ctx: ctx, faults: true, present: map[*Attempt[simWire]]bool{}}
-	c.b = New(c, Settings{Name: "sim", Grid: 8, LookMost: 3, DropMost: 2, Drops: 1 + int(seed1%2), DropsHere: int(seed2 % 3)})
-	c.sessions = NewSessions(c.b, SessionRules{Own: 2}, c.open)
-	return c
-}
-
-func (c *simClient) joins() *simClient {
-	c.v.mu.Lock()
-	c.v.clients = append(c.v.clients, c)
-	c.id = len(c.v.clients)
-	c.v.mu.Unlock()
+	set := Settings{Name: "sim", Grid: 8, LookMost: 3, DropMost: 2, Drops: 1 + int(seed1%2), DropsHere: int(seed2 % 3)}
+	if c.watches = kind == simWatches; kind == simRenewals {
+		set.Grid, set.Twice = 0, true
+		set.Pause = func(tries int) time.Duration { return ttl / 50 * time.Duration(min(tries, 8)) }
+		if seed1%3 == 0 {
+			set.Looks, set.Apart = 1, func(enter func()) bool { return c.b.Go(enter) }
+		}
+		c.b = New(simRenewer{c}, set)
+		c.lane = c.b.NewLane(ctx, nil)
+	} else {
+		c.b = New(c, set)
+		c.sessions = NewSessions(c.b, SessionRules{Own: 2}, c.open)
+	}
+	v.mu.Lock()
+	v.clients = append(v.clients, c)
+	c.id = len(v.clients)
+	v.mu.Unlock()
 	if !c.watches {
 		c.late.Go(c.falls)
 	}
@@ -859,27 +836,9 @@ func (c *simClient) joins() *simClient {
 
 var errSimDenied = fmt.Errorf("denied: %w: %w", distributed.ErrUnavailable, distributed.ErrRefused)
 
-func (c *simClient) isDenied(key string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.denies == key
+func (c *simClient) isDenied(key string) (is bool) {
+	c.with(func() { is = c.denies == key })
+	return is
 }
 
-func (c *simClient) deny(key string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.denies = key
-}
-
-func (c *simClient) close() {
-	c.mu.Lock()
-	c.closed = time.Now()
-	c.mu.Unlock()
-	_ = c.b.Close()
-}
-
-func (c *simClient) closedAt() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.closed
-}
+func (c *simClient) deny(key string) { c.with(func() { c.denies = key }) }

@@ -3,7 +3,6 @@ package register
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -43,10 +42,15 @@ type fate struct {
 
 func newMemory() *memory { return &memory{docs: map[string]kept{}, fates: map[string]*fate{}} }
 
-func (m *memory) get(key string) Document {
+func (m *memory) with(f func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.doc(key)
+	f()
+}
+
+func (m *memory) get(key string) (d Document) {
+	m.with(func() { d = m.doc(key) })
+	return d
 }
 
 // doc returns a document that is not forgotten. The caller holds mu.
@@ -66,11 +70,7 @@ func (m *memory) forget(key string) {
 }
 
 // lose has a document vanish, as when it was evicted.
-func (m *memory) lose(key string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.forget(key)
-}
+func (m *memory) lose(key string) { m.with(func() { m.forget(key) }) }
 
 // put writes a document, or deletes it.
 func (m *memory) put(key string, data []byte, from uint64, keep time.Duration) error {
@@ -160,49 +160,33 @@ func newLink(m *memory, seed1, seed2 uint64, faults bool) *link {
 	return &link{m: m, rnd: rand.New(rand.NewPCG(seed1, seed2)), faults: faults, trip: simTTL / 500}
 }
 
-func (l *link) below(d time.Duration) time.Duration {
+func (l *link) with(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return time.Duration(l.rnd.Int64N(int64(d))) + 1
+	f()
+}
+
+func (l *link) below(d time.Duration) (drawn time.Duration) {
+	l.with(func() { drawn = time.Duration(l.rnd.Int64N(int64(d))) + 1 })
+	return drawn
 }
 
 func (l *link) set(faults bool, silent time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.faults, l.silent = faults, time.Now().Add(silent)
+	l.with(func() { l.faults, l.silent = faults, time.Now().Add(silent) })
 }
 
-func (l *link) cut(is bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.isCut = is
-}
-
-func (l *link) last(is bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.isLast = is
-}
-
-func (l *link) fail(err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.fails = err
-}
+func (l *link) cut(is bool)    { l.with(func() { l.isCut = is }) }
+func (l *link) last(is bool)   { l.with(func() { l.isLast = is }) }
+func (l *link) fail(err error) { l.with(func() { l.fails = err }) }
 
 // count returns how many exchanges there were.
-func (l *link) count() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.asked
+func (l *link) count() (n int) {
+	l.with(func() { n = l.asked })
+	return n
 }
 
 // hold has writes with this text held up. The latest can be delivered.
-func (l *link) hold(text string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.holds = text
-}
+func (l *link) hold(text string) { l.with(func() { l.holds = text }) }
 
 func (l *link) deliver() error { return l.held() }
 
@@ -215,11 +199,7 @@ func (l *link) exchange(do func() error, reads bool) (err error) {
 	l.asked++
 	l.busy++
 	l.most = max(l.most, l.busy)
-	defer func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.busy--
-	}()
+	defer l.with(func() { l.busy-- })
 	trip, fails := l.trip, l.fails
 	if l.isLast && !reads {
 		do = func() error { return ErrConflict }
@@ -270,11 +250,11 @@ func (l *link) Get(_ context.Context, key string) (d Document, err error) {
 
 func (l *link) Put(_ context.Context, key string, data []byte, from uint64, keep time.Duration) error {
 	do := func() error { return l.m.put(key, data, from, keep) }
-	l.mu.Lock()
-	if l.holds != "" && strings.Contains(string(data), l.holds) {
-		l.held, do = do, func() error { return errSilent }
-	}
-	l.mu.Unlock()
+	l.with(func() {
+		if l.holds != "" && strings.Contains(string(data), l.holds) {
+			l.held, do = do, func() error { return errSilent }
+		}
+	})
 	return l.exchange(do, false)
 }
 
@@ -293,5 +273,3 @@ func (l *link) GetMany(_ context.Context, keys []string) (docs map[string]Docume
 	}
 	return docs, err
 }
-
-func name(i, j int) string { return fmt.Sprint(i, "-", j) }

@@ -1,12 +1,9 @@
 package register
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
@@ -69,49 +66,27 @@ func (p process) Overdue(x distributed.Place) string {
 	return ""
 }
 
-// play plays a schedule: two processes with three users each, one of which may be closed in the middle. When the faults end, everybody
-// gets the lock, and in the end nothing is left.
+// Calm implements judge.Player, as Idle.
+func (p process) Calm() { p.l.set(false, 0) }
+
+func (p process) Idle() bool { return p.client.Idle() }
+
+// play plays a schedule, in which processes fall silent.
 func play(w *judge.World, seed uint64) {
-	rnd, m := rand.New(rand.NewPCG(seed, 0)), newMemory()
-	var users sync.WaitGroup
-	var all []process
-	for i := range 2 {
-		p := newProcess(m, seed, uint64(i+1), true)
-		all = append(all, p)
-		for j := range 3 {
-			u := w.NewUser(p, name(i, j), simTTL-time.Duration(j)*simTTL/8, rand.New(rand.NewPCG(seed, uint64(10*i+j+100))))
-			users.Go(func() { u.Run(6) })
+	m := newMemory()
+	var opened []process
+	open := func(n uint64) process {
+		p := newProcess(m, seed, n, true)
+		opened = append(opened, p)
+		return p
+	}
+	judge.Schedule(w, seed, simTTL, open, func(rnd *rand.Rand, all []process) {
+		for range rnd.IntN(4) {
+			time.Sleep(time.Duration(rnd.Int64N(int64(5 * simTTL))))
+			all[rnd.IntN(2)].l.set(true, time.Duration(rnd.Int64N(int64(2*simTTL))))
 		}
-	}
-	for range rnd.IntN(4) {
-		time.Sleep(time.Duration(rnd.Int64N(int64(5 * simTTL))))
-		all[rnd.IntN(2)].l.set(true, time.Duration(rnd.Int64N(int64(2*simTTL))))
-	}
-	if rnd.IntN(3) == 0 {
-		time.Sleep(time.Duration(rnd.Int64N(int64(10 * simTTL))))
-		_ = all[0].Close()
-		w.Count("closed")
-	}
-	users.Wait()
-	for _, p := range all {
-		p.l.set(false, 0)
-	}
-	time.Sleep(11 * simTTL) // abandoned leases expire; answers have come
-	last := newProcess(m, seed, 50, false)
-	for _, key := range []string{"k0", "k1"} {
-		l, _, err := last.Enter(context.Background(), distributed.Request{Key: key, Instance: "last", TTL: simTTL})
-		if err != nil || l == nil {
-			w.Failf("%s is not free in the end: %v", key, err)
-			continue
-		}
-		_ = l.Release(context.Background())
-	}
-	synctest.Wait() // the goroutines whose answers have come know them
-	for _, p := range append(all, last) {
-		if !p.Closed() && !p.client.Idle() {
-			w.Failf("a Backend is not idle in the end")
-		}
-		_ = p.Close()
+	})
+	for _, p := range opened {
 		p.l.late.Wait()
 	}
 	if len(m.docs) > 0 {
