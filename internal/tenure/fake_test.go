@@ -1,6 +1,7 @@
 package tenure_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -53,11 +54,17 @@ func (fb *fakeBackend) answerWith(script ...answer) {
 	fb.script = script
 }
 
-// enters returns the number of Enters so far and the last one.
-func (fb *fakeBackend) enters() (n int, last distributed.Request) {
+// count is the number of Enters so far, and last the last one.
+func (fb *fakeBackend) count() int {
 	fb.mu.Lock()
 	defer fb.mu.Unlock()
-	return len(fb.asked), fb.asked[len(fb.asked)-1]
+	return len(fb.asked)
+}
+
+func (fb *fakeBackend) last() distributed.Request {
+	fb.mu.Lock()
+	defer fb.mu.Unlock()
+	return fb.asked[len(fb.asked)-1]
 }
 
 // mostEnters is the greatest number of concurrent Enters.
@@ -121,24 +128,45 @@ func after(c <-chan struct{}, a answer) answer {
 	}
 }
 
+// grantsEmpty grants a lease without fences.
+func grantsEmpty(fetch refill) answer {
+	return func(fb *fakeBackend, _ context.Context, _ distributed.Request) (distributed.Lease, distributed.Place, error) {
+		l := fb.grant()
+		l.empty(fetch)
+		return l, nil, nil
+	}
+}
+
+// refill is what fetching fences for a lease does.
+type refill = func(ctx context.Context, l *fakeLease) error
+
+// brings answers with n fences and err.
+func brings(n int, err error) refill {
+	return func(_ context.Context, l *fakeLease) error {
+		l.set(func(l *fakeLease) { l.fences = n })
+		return err
+	}
+}
+
 // fakeLease is a lease that the test sets.
 type fakeLease struct {
 	backend *fakeBackend
 	lost    chan struct{}
 
 	// guarded by backend.mu
-	until     time.Time
-	unhealthy bool
-	contended bool
-	wanted    bool
-	fences    int // left
-	refill    func(ctx context.Context) error
-	abandoned bool
-	watcher   distributed.Watcher
-	released  int // how often a release was begun
-	answer    error
-	answering <-chan struct{} // the release is not answered before this is closed; nil: at once
-	watching  func()          // called when Watch begins; nil: not
+	until       time.Time
+	unhealthy   bool
+	contended   bool
+	wanted      bool
+	fences      int // left
+	refill      refill
+	abandoned   bool
+	watcher     distributed.Watcher
+	released    int // how often a release was begun
+	answer      error
+	answering   <-chan struct{} // the release is not answered before this is closed; nil: at once
+	downgrading <-chan struct{} // the same of a downgrade; nil: there is none
+	watching    func()          // called when Watch begins; nil: not
 }
 
 // set changes the lease.
@@ -171,8 +199,13 @@ func (l *fakeLease) NextFence() (uint64, bool) {
 	return l.backend.fence, true
 }
 
+// empty takes all fences from the lease.
+func (l *fakeLease) empty(fetch refill) {
+	l.set(func(l *fakeLease) { l.fences, l.refill = 0, fetch })
+}
+
 func (l *fakeLease) Refill(ctx context.Context) error {
-	return get(l, func(l *fakeLease) func(context.Context) error { return l.refill })(ctx)
+	return get(l, func(l *fakeLease) refill { return l.refill })(ctx, l)
 }
 
 func (l *fakeLease) Until() time.Time      { return get(l, func(l *fakeLease) time.Time { return l.until }) }
@@ -186,7 +219,12 @@ func (l *fakeLease) RenewBy(time.Time)     {}
 
 func (l *fakeLease) LostError() *distributed.LostError { return nil }
 
-func (l *fakeLease) Downgrade(context.Context) error { return errors.ErrUnsupported }
+func (l *fakeLease) Downgrade(ctx context.Context) error {
+	if c := get(l, func(l *fakeLease) <-chan struct{} { return l.downgrading }); c != nil {
+		return await(ctx, c)
+	}
+	return errors.ErrUnsupported
+}
 
 func (l *fakeLease) Watch(w distributed.Watcher, _ distributed.Lease) {
 	if watching := get(l, func(l *fakeLease) func() { return l.watching }); watching != nil {
@@ -199,39 +237,40 @@ func (l *fakeLease) watched() distributed.Watcher {
 	return get(l, func(l *fakeLease) distributed.Watcher { return l.watcher })
 }
 
-// lose and contend are events of the lease.
 func (l *fakeLease) lose() {
 	close(l.lost)
 	l.watched().LeaseLost(l)
 }
 
-// want is what happens when another instance is refused the lease.
-func (l *fakeLease) want() {
-	l.set(func(l *fakeLease) { l.wanted = true })
+func (l *fakeLease) event(change func(*fakeLease)) {
+	l.set(change)
 	l.watched().LeaseContended(l)
 }
 
-func (l *fakeLease) contend() {
-	l.set(func(l *fakeLease) { l.contended = true })
-	l.watched().LeaseContended(l)
-}
-
-// uncontend is the event that nobody waits any more.
-func (l *fakeLease) uncontend() {
-	l.set(func(l *fakeLease) { l.contended = false })
-	l.watched().LeaseContended(l)
-}
+// want is the event that another instance is refused the lease, contend that one waits, uncontend that none does any more.
+func (l *fakeLease) want()      { l.event(func(l *fakeLease) { l.wanted = true }) }
+func (l *fakeLease) contend()   { l.event(func(l *fakeLease) { l.contended = true }) }
+func (l *fakeLease) uncontend() { l.event(func(l *fakeLease) { l.contended = false }) }
 
 func (l *fakeLease) Release(ctx context.Context) error {
 	answering := get(l, func(l *fakeLease) <-chan struct{} { l.released++; return l.answering })
-	if answering != nil {
-		select {
-		case <-answering:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	if err := await(ctx, answering); err != nil {
+		return err
 	}
 	return get(l, func(l *fakeLease) error { return l.answer })
+}
+
+// await waits until c is closed. nil: it does not wait.
+func await(ctx context.Context, c <-chan struct{}) error {
+	if c == nil {
+		return nil
+	}
+	select {
+	case <-c:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func (l *fakeLease) At(now time.Time) (time.Duration, bool) {
@@ -246,32 +285,6 @@ func (l *fakeLease) StartRelease() bool {
 	go func() { l.watched().LeaseReleased(l, l.Release(context.Background())) }()
 	return false
 }
-
-// deafLease is one whose downgrade gets no answer.
-type deafLease struct{ *fakeLease }
-
-func grantsDeaf(fb *fakeBackend, _ context.Context, _ distributed.Request) (distributed.Lease, distributed.Place, error) {
-	return &deafLease{fb.grant()}, nil, nil
-}
-
-func (l *deafLease) Downgrade(ctx context.Context) error {
-	<-ctx.Done()
-	return ctx.Err()
-}
-
-func (l *deafLease) Watch(w distributed.Watcher, _ distributed.Lease) {
-	l.fakeLease.Watch(deafWatcher{w, l}, l)
-}
-
-// deafWatcher passes on what happens to the inner lease as what happens to l.
-type deafWatcher struct {
-	distributed.Watcher
-	l *deafLease
-}
-
-func (w deafWatcher) LeaseLost(distributed.Lease)                  { w.Watcher.LeaseLost(w.l) }
-func (w deafWatcher) LeaseContended(distributed.Lease)             { w.Watcher.LeaseContended(w.l) }
-func (w deafWatcher) LeaseReleased(_ distributed.Lease, err error) { w.Watcher.LeaseReleased(w.l, err) }
 
 // fakePlace is a place.
 type fakePlace struct {
@@ -292,14 +305,7 @@ func (s *fakePlace) Leave(ctx context.Context) error {
 	s.leaves++
 	answering, answer := s.answering, s.answer
 	s.mu.Unlock()
-	if answering != nil {
-		select {
-		case <-answering:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return answer
+	return cmp.Or(await(ctx, answering), answer)
 }
 
 func (s *fakePlace) left() int {

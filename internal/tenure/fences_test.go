@@ -15,179 +15,100 @@ import (
 )
 
 func TestFences(t *testing.T) {
-	empty := func(l *fakeLease, refill func(context.Context) error) {
-		l.set(func(l *fakeLease) { l.fences, l.refill = 0, refill })
-	}
-	bubble(t, "are fetched when none is left", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb)
+	over(t, "are fetched when none is left", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		a, b := f.arrive(exclusive), f.arrive(exclusive)
-		l := fb.lease(0)
-		empty(l, func(context.Context) error { l.set(func(l *fakeLease) { l.fences = 2 }); return nil })
+		fb.lease(0).empty(brings(2, nil))
 		a.leave()
 		require.Equal(t, "in", b.state())
 		require.Equal(t, a.use.Fence()+1, b.use.Fence())
-		b.leave()
-		f.close()
 	})
-	bubble(t, "are 0 if the backend has none", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb)
+	over(t, "are 0 if the backend has none", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		a, b := f.arrive(exclusive), f.arrive(exclusive)
-		empty(fb.lease(0), func(context.Context) error { return errors.ErrUnsupported })
+		fb.lease(0).empty(brings(0, errors.ErrUnsupported))
 		a.leave()
 		require.Equal(t, "in", b.state())
 		require.Zero(t, b.use.Fence())
-		b.leave()
-		f.close()
 	})
-	bubble(t, "a caller without one is not let in; the lease stays for the next", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb)
+	over(t, "a caller without one is not let in; the lease stays for the next", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		a, b, c := f.arrive(exclusive), f.arrive(exclusive), f.arrive(exclusive)
-		l := fb.lease(0)
-		empty(l, func(context.Context) error {
-			refilled(l, 5)
-			return distributed.ErrUnavailable
-		})
+		fb.lease(0).empty(brings(5, distributed.ErrUnavailable))
 		a.leave()
 		require.Equal(t, "unavailable in", states(b, c))
-		require.Same(t, l, c.use.Lease())
-		c.leave()
-		f.close()
+		require.Same(t, fb.lease(0), c.use.Lease())
 	})
-	bubble(t, "the lease is released if nobody is next", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb)
+	over(t, "the lease is released if nobody is next", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		a, b := f.arrive(exclusive), f.arrive(exclusive)
-		empty(fb.lease(0), func(context.Context) error { return distributed.ErrUnavailable })
+		fb.lease(0).empty(brings(0, distributed.ErrUnavailable))
 		a.leave()
 		require.Equal(t, "unavailable", b.state())
 		require.Equal(t, 1, fb.lease(0).releases())
-		f.close()
 	})
-	bubble(t, "the same for a fresh lease, and the next caller may enter", func(t *testing.T) {
-		fb, grant := new(fakeBackend), make(chan struct{})
-		f := newFixture(t, fb, handoffs(0))
-		fb.answerWith(func(fb *fakeBackend, _ context.Context, _ distributed.Request) (distributed.Lease, distributed.Place, error) {
-			<-grant
-			l := fb.grant()
-			empty(l, func(context.Context) error { return distributed.ErrUnavailable })
-			return l, nil, nil
-		})
+	with(handoffs(0)).over(t, "the same for a fresh lease, and the next caller may enter", func(t *testing.T, f *fixture, fb *fakeBackend) {
+		grant, granted := gate()
+		fb.answerWith(after(grant, grantsEmpty(brings(0, distributed.ErrUnavailable))))
 		a, b := f.arrive(exclusive), f.arrive(exclusive)
-		close(grant)
-		synctest.Wait()
+		granted()
 		require.Equal(t, "unavailable in", states(a, b))
 		require.Same(t, fb.lease(1), b.use.Lease())
-		b.leave()
-		f.close()
 	})
-	bubble(t, "a lease that the backend disowns is replaced", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb)
-		a, b := f.arrive(exclusive), f.arrive(exclusive)
-		empty(fb.lease(0), func(context.Context) error { return distributed.ErrLeaseLost })
-		a.leave()
-		_, req := fb.enters()
-		require.Equal(t, "in", b.state())
-		require.Same(t, fb.lease(1), b.use.Lease())
-		require.Same(t, fb.lease(0), req.Prev)
-		b.leave()
-		f.close()
-	})
-	bubble(t, "the same for a fresh lease", func(t *testing.T) {
-		fb, asked := new(fakeBackend), 0
-		f := newFixture(t, fb)
-		fb.answerWith(func(fb *fakeBackend, _ context.Context, _ distributed.Request) (distributed.Lease, distributed.Place, error) {
-			l := fb.grant()
-			empty(l, func(context.Context) error { asked++; return distributed.ErrLeaseLost })
-			return l, nil, nil
-		})
-		a := f.arrive(exclusive)
-		require.Equal(t, "in", a.state())
-		require.Same(t, fb.lease(1), a.use.Lease())
-		require.Equal(t, 1, asked, "once is enough")
-		a.leave()
-		f.close()
-	})
-}
-
-func refilled(l *fakeLease, n int) { l.set(func(l *fakeLease) { l.fences = n }) }
-
-// grantsBare grants a lease without fences; the first refill fails, later ones bring fences.
-func grantsBare(first error) answer {
-	return func(fb *fakeBackend, _ context.Context, _ distributed.Request) (distributed.Lease, distributed.Place, error) {
-		l := fb.grant()
+	over(t, "a failed refill of a fresh lease does not mean that the backend has none", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		tries := 0
-		l.set(func(l *fakeLease) {
-			l.fences = 0
-			l.refill = func(context.Context) error {
-				if tries++; tries == 1 {
-					return first
-				}
-				l.set(func(l *fakeLease) { l.fences = 10 })
-				return nil
+		grant, granted := gate()
+		fb.answerWith(after(grant, grantsEmpty(func(ctx context.Context, l *fakeLease) error {
+			if tries++; tries == 1 {
+				return distributed.ErrUnavailable
 			}
-		})
-		return l, nil, nil
-	}
-}
-
-func TestFailedRefillOfAFreshLeaseIsNotNoFences(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fb := new(fakeBackend)
-		gate := make(chan struct{})
-		fb.answerWith(after(gate, grantsBare(distributed.ErrUnavailable)))
-		f := newFixture(t, fb)
-		a := f.arrive(exclusive)
-		b := f.arrive(exclusive)
-		close(gate)
-		synctest.Wait()
+			return brings(10, nil)(ctx, l)
+		})))
+		a, b := f.arrive(exclusive), f.arrive(exclusive)
+		granted()
 		require.Equal(t, "unavailable in", states(a, b))
 		require.NotZero(t, b.use.Fence(), "the backend has fences")
-		b.leave()
-		f.close()
+	})
+	over(t, "a lease that the backend disowns is replaced", func(t *testing.T, f *fixture, fb *fakeBackend) {
+		a, b := f.arrive(exclusive), f.arrive(exclusive)
+		fb.lease(0).empty(brings(0, distributed.ErrLeaseLost))
+		a.leave()
+		f.requireUnder(fb.lease(1), b)
+		require.Same(t, fb.lease(0), fb.last().Prev)
+	})
+	over(t, "the same for a fresh lease", func(t *testing.T, f *fixture, fb *fakeBackend) {
+		asked := 0
+		fb.answerWith(grantsEmpty(func(context.Context, *fakeLease) error { asked++; return distributed.ErrLeaseLost }))
+		a := f.arrive(exclusive)
+		f.requireUnder(fb.lease(1), a)
+		require.Equal(t, 1, asked, "once is enough")
 	})
 }
 
 func TestDeadlineCoversRefill(t *testing.T) {
+	slow := func(ctx context.Context, _ *fakeLease) error {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(2 * time.Second):
+			return distributed.ErrUnavailable
+		}
+	}
 	for _, fresh := range []bool{true, false} {
-		t.Run(fmt.Sprint("fresh ", fresh), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				fb := new(fakeBackend)
-				f := newFixture(t, fb)
-				slow := func(ctx context.Context) error {
-					select {
-					case <-ctx.Done():
-						return ctx.Err()
-					case <-time.After(2 * time.Second):
-						return distributed.ErrUnavailable
-					}
-				}
-				var first *caller
-				if fresh {
-					fb.answerWith(func(fb *fakeBackend, _ context.Context, _ distributed.Request) (distributed.Lease, distributed.Place, error) {
-						l := fb.grant()
-						l.set(func(l *fakeLease) { l.fences, l.refill = 0, slow })
-						return l, nil, nil
-					})
-				} else {
-					first = f.arrive(exclusive)
-				}
-				begin := time.Now()
-				c := f.newCaller(tenure.Ask{Mode: exclusive, Deadline: begin.Add(10 * time.Millisecond)})
-				done := make(chan error, 1)
-				go func() { done <- c.enter() }()
-				synctest.Wait()
-				if first != nil {
-					fb.lease(0).set(func(l *fakeLease) { l.fences, l.refill = 0, slow })
-					first.leave()
-				}
-				require.ErrorIs(t, <-done, tenure.ErrTimeout)
-				require.Equal(t, 10*time.Millisecond, time.Since(begin))
-				f.close()
-			})
+		over(t, fmt.Sprint("fresh ", fresh), func(t *testing.T, f *fixture, fb *fakeBackend) {
+			var first *caller
+			if fresh {
+				fb.answerWith(grantsEmpty(slow))
+			} else {
+				first = f.arrive(exclusive)
+			}
+			begin := time.Now()
+			c := f.newCaller(tenure.Ask{Mode: exclusive, Deadline: begin.Add(10 * time.Millisecond)})
+			done := make(chan error, 1)
+			go func() { done <- c.enter() }()
+			synctest.Wait()
+			if first != nil {
+				fb.lease(0).empty(slow)
+				first.leave()
+			}
+			require.ErrorIs(t, <-done, tenure.ErrTimeout)
+			require.Equal(t, 10*time.Millisecond, time.Since(begin))
 		})
 	}
 }

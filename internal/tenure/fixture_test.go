@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/memlock"
 	"github.com/wllock/wllock/internal/tenure"
 	"github.com/wllock/wllock/local"
 )
@@ -33,13 +34,17 @@ type fixture struct {
 	mu     sync.Mutex
 	failed []error
 
+	arrived []*caller
+
 	meanwhile, hold func() // called before and after Idle has got a turn; nil: not
 }
 
 type tenureOf = tenure.Tenure
 
-// exclusively is the usual way to ask.
-var exclusively = tenure.Ask{Mode: exclusive}
+var (
+	exclusively = tenure.Ask{Mode: exclusive} // the usual way to ask
+	noWait      = tenure.Ask{Mode: exclusive, NoWait: true}
+)
 
 type option = func(*tenure.Config)
 
@@ -60,7 +65,6 @@ func named(instance string) option                         { return func(c *tenu
 func handoffs(n int) option                                { return func(c *tenure.Config) { c.MaxHandoffs = n } }
 func longest(d time.Duration) option                       { return func(c *tenure.Config) { c.MaxTenure = d } }
 func lingering(d time.Duration) option                     { return func(c *tenure.Config) { c.Linger = d } }
-func adaptive(c *tenure.Config)                            { c.Linger, c.Adaptive = linger, true }
 func (f *fixture) Unpin(key string, lane int)              { f.queue.Unpin(key, lane) }
 func (f *fixture) Others(key string, lane int) []*tenureOf { return f.queue.Others(key, lane) }
 func (f *fixture) note(_ any, _ string, e error) {
@@ -118,6 +122,22 @@ func (f *fixture) inUse() (used bool) {
 	return used
 }
 
+// requireReleased requires that the lease has been released, once, and that the key has no tenure.
+func (f *fixture) requireReleased(l *fakeLease) {
+	f.t.Helper()
+	require.Equal(f.t, 1, l.releases())
+	require.False(f.t, f.inUse())
+}
+
+// requireUnder requires that all of the callers are in, under that lease.
+func (f *fixture) requireUnder(l distributed.Lease, callers ...*caller) {
+	f.t.Helper()
+	for _, c := range callers {
+		require.Equal(f.t, "in", c.state())
+		require.Same(f.t, l, c.use.Lease())
+	}
+}
+
 // caller does with turn and tenure what a caller of a Locker does.
 type caller struct {
 	fixture *fixture
@@ -145,6 +165,7 @@ func (f *fixture) arrive(mode distributed.Mode) *caller { return f.arriveAs(tenu
 
 func (f *fixture) arriveAs(ask tenure.Ask) *caller {
 	c := f.newCaller(ask)
+	f.arrived = append(f.arrived, c)
 	c.set("waiting")
 	go func() { c.set(outcome(c.enter())) }()
 	synctest.Wait()
@@ -226,6 +247,12 @@ func (c *caller) leaveAndWait(ctx context.Context) (err error) {
 	return err
 }
 
+func leave(callers ...*caller) {
+	for _, c := range callers {
+		c.leave()
+	}
+}
+
 func (c *caller) quit() {
 	c.cancel()
 	synctest.Wait()
@@ -289,7 +316,70 @@ func states(callers ...*caller) string {
 	return strings.Join(words, " ")
 }
 
-// bubble runs a test in a synctest bubble.
+// bubble runs a test in a synctest bubble. Without a name it is t itself.
 func bubble(t *testing.T, name string, test func(t *testing.T)) {
+	if name == "" {
+		synctest.Test(t, test)
+		return
+	}
 	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
+type scripted = func(t *testing.T, f *fixture, fb *fakeBackend)
+
+// over runs a test in a bubble, with one instance over a scripted backend. At its end those who are in leave, and nothing may be left.
+func over(t *testing.T, name string, test scripted) { with().over(t, name, test) }
+
+// options are what the instance is made with.
+type options []option
+
+func with(opts ...option) options { return opts }
+
+func (o options) over(t *testing.T, name string, test scripted) {
+	bubble(t, name, func(t *testing.T) {
+		fb := new(fakeBackend)
+		f := newFixture(t, fb, o...)
+		test(t, f, fb)
+		f.empty()
+		f.close()
+	})
+}
+
+// pair runs a test in a bubble, over two instances that share a backend. At its end those who are in leave, and nothing may be left.
+func pair(t *testing.T, name string, test func(t *testing.T, b *memlock.Backend, here, there *fixture), opts ...option) {
+	bubble(t, name, func(t *testing.T) {
+		b := memlock.New()
+		here, there := newFixture(t, b, opts...), newFixture(t, b, named("there"))
+		test(t, b, here, there)
+		for range 2 { // those who leave here let others in there
+			here.empty()
+			there.empty()
+		}
+		here.close()
+		there.close()
+		require.NoError(t, b.Close())
+	})
+}
+
+// empty has those leave that are in, and then those whom they have let in.
+func (f *fixture) empty() {
+	for range f.arrived {
+		for _, c := range f.arrived {
+			if c.state() == "in" {
+				c.leave()
+			}
+		}
+	}
+}
+
+// gate returns a channel. open closes it, and returns when all has been done that this sets off.
+func gate() (c <-chan struct{}, open func()) {
+	closed := make(chan struct{})
+	return closed, func() { close(closed); synctest.Wait() }
+}
+
+// sleep returns when all has been done that happens in the meantime.
+func sleep(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -24,7 +23,7 @@ func turns(t *testing.T, f *fixture, fb *fakeBackend, n int, between func(i int)
 	for i := range callers {
 		callers[i] = f.arrive(exclusive)
 	}
-	before, _ := fb.enters()
+	before := fb.count()
 	for i, c := range callers {
 		require.Equal(t, "in", c.state(), "caller %d", i)
 		if i+1 < n {
@@ -32,14 +31,11 @@ func turns(t *testing.T, f *fixture, fb *fakeBackend, n int, between func(i int)
 		}
 		require.True(t, c.leave())
 	}
-	total, _ := fb.enters()
-	return total - before + 1
+	return fb.count() - before + 1
 }
 
 func TestLeaseIsHandedOn(t *testing.T) {
-	bubble(t, "from turn to turn, and released when nobody waits", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb)
+	over(t, "from turn to turn, and released when nobody waits", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		a, b := f.arrive(exclusive), f.arrive(exclusive)
 		require.Equal(t, "in waiting", states(a, b))
 		require.False(t, a.use.Handoff())
@@ -50,26 +46,16 @@ func TestLeaseIsHandedOn(t *testing.T) {
 		require.Equal(t, a.use.Fence()+1, b.use.Fence())
 		require.Zero(t, fb.lease(0).releases())
 		require.True(t, b.leave())
-		require.Equal(t, 1, fb.lease(0).releases())
-		require.False(t, f.inUse())
-		f.close()
+		f.requireReleased(fb.lease(0))
 	})
-	bubble(t, "without limit while no other instance waits", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb, handoffs(2), longest(time.Millisecond))
+	with(handoffs(2), longest(time.Millisecond)).over(t, "without limit while no other instance waits", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		require.Equal(t, 1, turns(t, f, fb, 200, func(int) { time.Sleep(time.Millisecond) }))
-		f.close()
 	})
-	bubble(t, "at most MaxHandoffs times while another instance waits", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb, handoffs(3))
-		assert.Equal(t, 1, turns(t, f, fb, 4, func(int) { fb.lease(0).set(func(l *fakeLease) { l.contended = true }) }))
-		assert.Equal(t, 2, turns(t, f, fb, 5, func(int) { fb.lease(1).set(func(l *fakeLease) { l.contended = true }) }))
-		f.close()
+	with(handoffs(3)).over(t, "at most MaxHandoffs times while another instance waits", func(t *testing.T, f *fixture, fb *fakeBackend) {
+		assert.Equal(t, 1, turns(t, f, fb, 4, func(int) { fb.lease(0).contend() }))
+		assert.Equal(t, 2, turns(t, f, fb, 5, func(int) { fb.lease(1).contend() }))
 	})
-	bubble(t, "for at most MaxTenure while another instance waits", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb, longest(100*time.Millisecond))
+	with(longest(100*time.Millisecond)).over(t, "for at most MaxTenure while another instance waits", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		a, b, c := f.arrive(exclusive), f.arrive(exclusive), f.arrive(exclusive)
 		fb.lease(0).contend()
 		time.Sleep(100*time.Millisecond - 1)
@@ -78,13 +64,9 @@ func TestLeaseIsHandedOn(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		b.leave()
 		require.False(t, c.use.Handoff())
-		c.leave()
-		f.close()
 	})
-	bubble(t, "and each lease has its own budget", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb, handoffs(2))
-		contend := func(int) { fb.lease(len(fb.leases) - 1).set(func(l *fakeLease) { l.contended = true }) }
+	with(handoffs(2)).over(t, "and each lease has its own budget", func(t *testing.T, f *fixture, fb *fakeBackend) {
+		contend := func(int) { fb.lease(len(fb.leases) - 1).contend() }
 		require.Equal(t, 3, turns(t, f, fb, 9, contend))
 		a, b, c := f.arrive(exclusive), f.arrive(exclusive), f.arrive(exclusive)
 		contend(0)
@@ -94,55 +76,37 @@ func TestLeaseIsHandedOn(t *testing.T) {
 		require.False(t, b.use.Handoff())
 		b.leave()
 		require.True(t, c.use.Handoff())
-		c.leave()
-		f.close()
 	})
-	bubble(t, "not at all with MaxHandoffs 0", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb, handoffs(0))
+	with(handoffs(0)).over(t, "not at all with MaxHandoffs 0", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		require.Equal(t, 5, turns(t, f, fb, 5, func(int) {}))
-		f.close()
 	})
-	bubble(t, "not when unhealthy", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb)
+	over(t, "not when unhealthy", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		require.Equal(t, 2, turns(t, f, fb, 3, func(i int) { fb.lease(0).set(func(l *fakeLease) { l.unhealthy = true }) }))
-		f.close()
 	})
 	for name, left := range map[string]time.Duration{"with T/3 left": ttl / 3, "not with less than T/3 left": ttl/3 - 1} {
-		bubble(t, name, func(t *testing.T) {
-			fb := new(fakeBackend)
-			f := newFixture(t, fb)
+		over(t, name, func(t *testing.T, f *fixture, fb *fakeBackend) {
 			n := turns(t, f, fb, 2, func(int) { fb.lease(0).set(func(l *fakeLease) { l.until = time.Now().Add(left) }) })
 			require.Equal(t, left == ttl/3, n == 1)
-			f.close()
 		})
 	}
 }
 
 // The next Enter names a lease that may not be handed on, so that one exchange does both.
 func TestNextEnterNamesTheLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb, handoffs(0))
+	with(handoffs(0)).over(t, "", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		a, b := f.arrive(exclusive), f.arrive(exclusive)
-		_, req := fb.enters()
-		require.Nil(t, req.Prev)
-		require.Equal(t, distributed.Request{Key: key, Instance: "here", Mode: exclusive, TTL: ttl}, req)
+		require.Nil(t, fb.last().Prev)
+		require.Equal(t, distributed.Request{Key: key, Instance: "here", Mode: exclusive, TTL: ttl}, fb.last())
 		a.leave()
-		_, req = fb.enters()
-		require.Same(t, fb.lease(0), req.Prev)
+		require.Same(t, fb.lease(0), fb.last().Prev)
 		require.Zero(t, fb.lease(0).releases(), "Enter has released it")
 		b.leave()
 		require.Equal(t, 1, fb.lease(1).releases())
-		f.close()
 	})
 }
 
 func TestModes(t *testing.T) {
-	bubble(t, "readers under an exclusive lease", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb)
+	over(t, "readers under an exclusive lease", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		w, r, s, v := f.arrive(exclusive), f.arrive(shared), f.arrive(shared), f.arrive(exclusive)
 		w.leave()
 		require.Equal(t, "out in in waiting", states(w, r, s, v))
@@ -150,91 +114,64 @@ func TestModes(t *testing.T) {
 		s.leave()
 		require.True(t, v.use.Handoff(), "and then a writer again")
 		v.leave()
-		n, _ := fb.enters()
-		require.Equal(t, 1, n)
-		f.close()
+		require.Equal(t, 1, fb.count())
 	})
-	bubble(t, "no writer under a shared lease", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb)
+	over(t, "no writer under a shared lease", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		r, w := f.arrive(shared), f.arrive(exclusive)
 		r.leave()
-		n, req := fb.enters()
 		require.Equal(t, "in", w.state())
 		require.False(t, w.use.Handoff())
-		require.Equal(t, 2, n)
-		require.Equal(t, exclusive, req.Mode)
-		require.Same(t, fb.lease(0), req.Prev)
-		w.leave()
-		f.close()
+		require.Equal(t, 2, fb.count())
+		require.Equal(t, exclusive, fb.last().Mode)
+		require.Same(t, fb.lease(0), fb.last().Prev)
 	})
 }
 
 // The receiver of a turn checks the lease again: what held when the turn was passed may not hold when it wakes (rule T2).
 func TestReceiverChecksAgain(t *testing.T) {
-	bubble(t, "the lease expires while the fence is fetched", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb)
+	over(t, "the lease expires while the fence is fetched", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		a, b := f.arrive(exclusive), f.arrive(exclusive)
-		l := fb.lease(0)
-		l.set(func(l *fakeLease) {
-			l.fences, l.refill = 0, func(context.Context) error {
-				time.Sleep(ttl)
-				refilled(l, 1)
-				return nil
-			}
+		fb.lease(0).empty(func(ctx context.Context, l *fakeLease) error {
+			time.Sleep(ttl)
+			return brings(1, nil)(ctx, l)
 		})
 		a.leave()
-		time.Sleep(ttl)
-		synctest.Wait()
-		require.Equal(t, "in", b.state())
-		require.Same(t, fb.lease(1), b.use.Lease())
-		b.leave()
-		f.close()
+		sleep(ttl)
+		f.requireUnder(fb.lease(1), b)
 	})
-	bubble(t, "the lease is lost while the fence is fetched", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb)
+	over(t, "the lease is lost while the fence is fetched", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		a, b := f.arrive(exclusive), f.arrive(exclusive)
-		l := fb.lease(0)
-		l.set(func(l *fakeLease) {
-			l.fences, l.refill = 0, func(context.Context) error { l.lose(); refilled(l, 1); return nil }
+		fb.lease(0).empty(func(ctx context.Context, l *fakeLease) error {
+			l.lose()
+			return brings(1, nil)(ctx, l)
 		})
 		a.leave()
-		_, req := fb.enters()
 		require.Equal(t, "in", b.state())
-		require.Nil(t, req.Prev, "a lost lease is not named")
+		require.Nil(t, fb.last().Prev, "a lost lease is not named")
 		require.Zero(t, b.losses())
 		b.leave()
-		require.Zero(t, l.releases())
-		f.close()
+		require.Zero(t, fb.lease(0).releases())
 	})
 }
 
 // A caller whose time has passed when it gets the turn does not ask the backend.
 func TestTooLateToBegin(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb)
-		gone := f.newCaller(tenure.Ask{Mode: exclusive})
+	over(t, "", func(t *testing.T, f *fixture, fb *fakeBackend) {
+		gone := f.newCaller(exclusively)
 		gone.cancel()
 		require.Equal(t, context.Canceled, gone.enter())
 		late := f.newCaller(tenure.Ask{Mode: exclusive, Deadline: time.Now()})
 		require.Equal(t, tenure.ErrTimeout, late.enter())
 		f.group.Close()
-		require.Equal(t, tenure.ErrClosed, f.newCaller(tenure.Ask{Mode: exclusive}).enter())
+		require.Equal(t, tenure.ErrClosed, f.newCaller(exclusively).enter())
 		require.Empty(t, fb.asked)
 		require.False(t, f.inUse())
-		f.close()
 	})
 }
 
 // With a real backend: a partition makes the lease unhealthy long before it expires.
 func TestUnhealthyInPartition(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		backend := memlock.New()
-		defer backend.Close()
-		f := newFixture(t, backend)
+	pair(t, "", func(t *testing.T, backend *memlock.Backend, f, _ *fixture) {
 		a, b, c := f.arrive(exclusive), f.arrive(exclusive), f.arrive(exclusive)
 		backend.Partition(true)
 		time.Sleep(ttl / 3)
@@ -242,10 +179,7 @@ func TestUnhealthyInPartition(t *testing.T) {
 		require.True(t, a.leave())
 		require.Equal(t, "unavailable unavailable", states(b, c))
 		backend.Partition(false)
-		e := f.arriveAs(tenure.Ask{Mode: exclusive})
-		require.Equal(t, "in", e.state(), "the release was carried out when the partition healed")
-		e.leave()
-		f.close()
+		require.Equal(t, "in", f.arrive(exclusive).state(), "the release was carried out when the partition healed")
 	})
 }
 

@@ -16,19 +16,18 @@ import (
 
 const linger = time.Second
 
-// idle returns a fixture whose lease lingers.
-func idle(t *testing.T, opts ...option) (*fixture, *fakeBackend) {
-	fb := new(fakeBackend)
-	f := newFixture(t, fb, append([]option{lingering(linger)}, opts...)...)
-	f.arrive(exclusive).leave()
-	require.Zero(t, fb.lease(0).releases())
-	require.True(t, f.inUse())
-	return f, fb
+// idle runs a test with an instance whose lease lingers.
+func idle(t *testing.T, name string, test scripted) {
+	with(lingering(linger)).over(t, name, func(t *testing.T, f *fixture, fb *fakeBackend) {
+		f.arrive(exclusive).leave()
+		require.Zero(t, fb.lease(0).releases())
+		require.True(t, f.inUse())
+		test(t, f, fb)
+	})
 }
 
 func TestLinger(t *testing.T) {
-	bubble(t, "the next caller finds the lease", func(t *testing.T) {
-		f, fb := idle(t)
+	idle(t, "the next caller finds the lease", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		time.Sleep(linger - 1)
 		a := f.arrive(exclusive)
 		require.True(t, a.use.Handoff())
@@ -36,128 +35,93 @@ func TestLinger(t *testing.T) {
 		time.Sleep(linger)
 		require.Zero(t, fb.lease(0).releases(), "it is in use")
 		a.leave()
-		time.Sleep(linger - 1)
-		synctest.Wait()
+		sleep(linger - 1)
 		require.Zero(t, fb.lease(0).releases(), "it lingers anew")
-		time.Sleep(time.Nanosecond)
-		synctest.Wait()
-		require.Equal(t, 1, fb.lease(0).releases())
-		require.False(t, f.inUse())
-		f.close()
+		sleep(time.Nanosecond)
+		f.requireReleased(fb.lease(0))
 	})
-	bubble(t, "it is released when another instance waits", func(t *testing.T) {
-		f, fb := idle(t)
-		fb.lease(0).contend()
-		synctest.Wait()
-		require.Equal(t, 1, fb.lease(0).releases())
-		require.False(t, f.inUse())
-		f.close()
-	})
-	bubble(t, "it is released when another instance was refused", func(t *testing.T) {
-		f, fb := idle(t)
-		fb.lease(0).want()
-		synctest.Wait()
-		require.Equal(t, 1, fb.lease(0).releases())
-		require.False(t, f.inUse())
-		f.close()
-	})
-	bubble(t, "a lease that another instance was refused while it was used serves those in line, and does not linger", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb, lingering(linger), longest(time.Millisecond))
-		a := f.arrive(exclusive)
-		b := f.arrive(exclusive)
-		fb.lease(0).want()
-		time.Sleep(2 * time.Millisecond)
-		a.leave()
-		require.Equal(t, "in", b.state())
-		require.True(t, b.use.Handoff(), "nobody waits, so the budget does not count")
-		require.Zero(t, fb.lease(0).releases())
-		b.leave()
-		require.Equal(t, 1, fb.lease(0).releases())
-		require.False(t, f.inUse())
-		f.close()
-	})
-	bubble(t, "the key is kept until the release is answered, and no longer", func(t *testing.T) {
-		f, fb := idle(t)
+	for name, event := range map[string]func(*fakeLease){"waits": (*fakeLease).contend, "was refused": (*fakeLease).want} {
+		idle(t, "it is released when another instance "+name, func(t *testing.T, f *fixture, fb *fakeBackend) {
+			event(fb.lease(0))
+			synctest.Wait()
+			f.requireReleased(fb.lease(0))
+		})
+	}
+	used := with(lingering(linger), longest(time.Millisecond))
+	used.over(t, "one that another instance was refused while it was used serves those in line, and does not linger",
+		func(t *testing.T, f *fixture, fb *fakeBackend) {
+			a, b := f.arrive(exclusive), f.arrive(exclusive)
+			fb.lease(0).want()
+			time.Sleep(2 * time.Millisecond)
+			a.leave()
+			require.Equal(t, "in", b.state())
+			require.True(t, b.use.Handoff(), "nobody waits, so the budget does not count")
+			require.Zero(t, fb.lease(0).releases())
+			b.leave()
+			f.requireReleased(fb.lease(0))
+		})
+	idle(t, "the key is kept until the release is answered, and no longer", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		answer := delayRelease(fb.lease(0), nil)
 		fb.lease(0).contend()
 		synctest.Wait()
 		require.True(t, f.inUse())
-		close(answer)
-		synctest.Wait()
+		answer()
 		require.False(t, f.inUse())
-		f.close()
 	})
-	bubble(t, "it is released on Close", func(t *testing.T) {
-		f, fb := idle(t)
+	idle(t, "it is released on Close", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		f.close()
 		require.Equal(t, 1, fb.lease(0).releases())
 	})
-	bubble(t, "no lingering after Close, nor of a contended, unfit or awaited lease", func(t *testing.T) {
-		for name, before := range map[string]func(f *fixture, l *fakeLease){
-			"closed":    func(f *fixture, l *fakeLease) { f.group.Close() },
-			"wanted":    func(f *fixture, l *fakeLease) { l.contend() },
-			"unhealthy": func(f *fixture, l *fakeLease) { l.set(func(l *fakeLease) { l.unhealthy = true }) },
-			"short":     func(f *fixture, l *fakeLease) { l.set(func(l *fakeLease) { l.until = time.Now().Add(ttl/3 - 1) }) },
-		} {
-			fb := new(fakeBackend)
-			f := newFixture(t, fb, lingering(linger))
+	for name, before := range map[string]func(f *fixture, l *fakeLease){
+		"closed":    func(f *fixture, l *fakeLease) { f.group.Close() },
+		"wanted":    func(f *fixture, l *fakeLease) { l.contend() },
+		"unhealthy": func(f *fixture, l *fakeLease) { l.set(func(l *fakeLease) { l.unhealthy = true }) },
+		"short":     func(f *fixture, l *fakeLease) { l.set(func(l *fakeLease) { l.until = time.Now().Add(ttl/3 - 1) }) },
+	} {
+		with(lingering(linger)).over(t, "no lingering: "+name, func(t *testing.T, f *fixture, fb *fakeBackend) {
 			a := f.arrive(exclusive)
 			before(f, fb.lease(0))
 			a.leave()
-			require.Equal(t, 1, fb.lease(0).releases(), name)
-			f.close()
-		}
-		fb := new(fakeBackend)
-		f := newFixture(t, fb, lingering(linger))
+			require.Equal(t, 1, fb.lease(0).releases())
+		})
+	}
+	with(lingering(linger)).over(t, "no lingering: awaited", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		require.NoError(t, f.arrive(exclusive).leaveAndWait(context.Background()))
 		require.Equal(t, 1, fb.lease(0).releases())
-		f.close()
 	})
-	bubble(t, "a lost lease stops lingering", func(t *testing.T) {
-		f, fb := idle(t)
+	idle(t, "a lost lease stops lingering", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		fb.lease(0).lose()
 		require.False(t, f.inUse())
 		time.Sleep(linger)
 		f.close()
 		require.Zero(t, fb.lease(0).releases())
 	})
-	bubble(t, "the next caller names a lease that does not serve as Prev", func(t *testing.T) {
-		f, fb := idle(t)
+	idle(t, "the next caller names a lease that does not serve as Prev", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		fb.lease(0).set(func(l *fakeLease) { l.unhealthy = true })
 		a := f.arrive(exclusive)
-		_, req := fb.enters()
-		require.Same(t, fb.lease(0), req.Prev)
-		time.Sleep(linger) // its timer must not touch the later lease
-		synctest.Wait()
+		require.Same(t, fb.lease(0), fb.last().Prev)
+		sleep(linger) // its timer must not touch the later lease
 		require.Equal(t, "in", a.state())
-		a.leave()
-		f.close()
 	})
-	bubble(t, "a caller that is not let in restarts the lingering", func(t *testing.T) {
-		f, fb := idle(t)
+	idle(t, "a caller that is not let in restarts the lingering", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		time.Sleep(linger / 2)
 		c := f.newCaller(exclusively)
 		c.cancel()
 		require.Equal(t, context.Canceled, c.enter())
-		time.Sleep(linger - 1)
-		synctest.Wait()
+		sleep(linger - 1)
 		require.Zero(t, fb.lease(0).releases())
-		time.Sleep(time.Nanosecond)
-		synctest.Wait()
-		require.Equal(t, 1, fb.lease(0).releases())
-		require.False(t, f.inUse(), "it was pinned once")
-		f.close()
+		sleep(time.Nanosecond)
+		f.requireReleased(fb.lease(0)) // it was pinned once
 	})
 }
 
 // again has a caller come while the release of the last lease is under way, and returns the lease that it got.
-func (f *fixture) again(fb *fakeBackend, ask tenure.Ask) *fakeLease {
+func (f *fixture) again(ask tenure.Ask) *fakeLease {
 	first := f.arriveAs(ask)
 	answer := delayRelease(first.use.Lease().(*fakeLease), nil)
 	first.leave()
 	second := f.arriveAs(ask)
-	close(answer)
+	answer()
 	second.leave()
 	synctest.Wait()
 	return second.use.Lease().(*fakeLease)
@@ -165,13 +129,9 @@ func (f *fixture) again(fb *fakeBackend, ask tenure.Ask) *fakeLease {
 
 // By default only the lease of a key in steady use lingers, where a refusal tells its holder, and no other instance has waited lately.
 func TestAdaptiveLinger(t *testing.T) {
-	begin := func(t *testing.T) (*fixture, *fakeBackend) {
-		fb := new(fakeBackend)
-		return newFixture(t, fb, adaptive), fb
-	}
-	bubble(t, "a key that is asked for during its release", func(t *testing.T) {
-		f, fb := begin(t)
-		l := f.again(fb, exclusively)
+	steady := with(func(c *tenure.Config) { c.Linger, c.Adaptive = linger, true })
+	steady.over(t, "a key that is asked for during its release", func(t *testing.T, f *fixture, fb *fakeBackend) {
+		l := f.again(exclusively)
 		require.Zero(t, l.releases())
 		time.Sleep(linger - 1)
 		a := f.arrive(exclusive)
@@ -179,32 +139,23 @@ func TestAdaptiveLinger(t *testing.T) {
 		a.leave()
 		time.Sleep(linger - 1)
 		require.Zero(t, l.releases(), "it lingers anew")
-		time.Sleep(time.Nanosecond)
-		synctest.Wait()
-		require.Equal(t, 1, l.releases())
-		require.False(t, f.inUse())
+		sleep(time.Nanosecond)
+		f.requireReleased(l)
 		f.arrive(exclusive).leave()
 		require.False(t, f.inUse(), "a use by itself")
-		f.close()
 	})
-	bubble(t, "not a key that is asked for after its release", func(t *testing.T) {
-		f, fb := begin(t)
+	steady.over(t, "not a key that is asked for after its release", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		for i := range 3 {
 			f.arrive(exclusive).leave()
 			require.Equal(t, 1, fb.lease(i).releases())
 		}
-		f.close()
 	})
-	bubble(t, "not where a refusal does not tell", func(t *testing.T) {
-		f, fb := begin(t)
+	steady.over(t, "not where a refusal does not tell", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		fb.deaf = true
-		require.Equal(t, 1, f.again(fb, exclusively).releases())
-		f.close()
+		require.Equal(t, 1, f.again(exclusively).releases())
 	})
-	bubble(t, "not a permit's", func(t *testing.T) {
-		f, fb := begin(t)
-		require.Equal(t, 1, f.again(fb, tenure.Ask{Mode: shared, Limit: 1}).releases())
-		f.close()
+	steady.over(t, "not a permit's", func(t *testing.T, f *fixture, fb *fakeBackend) {
+		require.Equal(t, 1, f.again(tenure.Ask{Mode: shared, Limit: 1}).releases())
 	})
 	for name, c := range map[string]struct {
 		event func(*fakeLease)
@@ -213,16 +164,14 @@ func TestAdaptiveLinger(t *testing.T) {
 		"another instance has waited for": {(*fakeLease).contend, time.Second},
 		"another instance was refused":    {(*fakeLease).want, 10 * time.Minute},
 	} {
-		bubble(t, "not a key that "+name, func(t *testing.T) {
-			f, fb := begin(t)
+		steady.over(t, "not a key that "+name, func(t *testing.T, f *fixture, fb *fakeBackend) {
 			a := f.arrive(exclusive)
 			c.event(fb.lease(0))
 			a.leave()
 			time.Sleep(c.last - 1)
-			require.Equal(t, 1, f.again(fb, exclusively).releases())
+			require.Equal(t, 1, f.again(exclusively).releases())
 			time.Sleep(time.Nanosecond)
-			require.Zero(t, f.again(fb, exclusively).releases())
-			f.close()
+			require.Zero(t, f.again(exclusively).releases())
 		})
 	}
 }
@@ -244,26 +193,21 @@ func TestLingerEndsWhileTheTurnIsHeld(t *testing.T) {
 		"wanted":  func(f *fixture, l *fakeLease) { l.contend() },
 		"closed":  func(f *fixture, l *fakeLease) { f.shut() },
 		"refused": func(f *fixture, l *fakeLease) { l.want() },
-		"its time has passed, as when the process was stopped": func(*fixture, *fakeLease) { time.Sleep(linger); synctest.Wait() },
+		"its time has passed, as when the process was stopped": func(*fixture, *fakeLease) { sleep(linger) },
 	} {
-		bubble(t, name, func(t *testing.T) {
-			fb := new(fakeBackend)
-			f := newFixture(t, fb, lingering(linger))
+		with(lingering(linger)).over(t, name, func(t *testing.T, f *fixture, fb *fakeBackend) {
 			a := f.arrive(exclusive)
 			a.tenure.End(&a.use, time.Now())
 			a.turn.Pass()
 			a.tenure.Release(&hookedTurn{a, func() { end(f, fb.lease(0)) }})
-			require.Equal(t, 1, fb.lease(0).releases())
-			require.False(t, f.inUse())
-			f.close()
+			f.requireReleased(fb.lease(0))
 		})
 	}
 }
 
 // A late end of lingering finds another tenure of the key, and must not prevent the end of that one's lingering.
 func TestLateEndOfLingering(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, fb := idle(t)
+	idle(t, "", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		var old *tenureOf
 		f.queue.Each(func(_ string, _ int, of *tenureOf, _ int) { old = of })
 		f.meanwhile = func() { // the old one's end has begun, and before it has the turn, its lease is lost
@@ -275,34 +219,25 @@ func TestLateEndOfLingering(t *testing.T) {
 			f.hold = func() { fb.lease(1).contend() } // and is contended while the old one has the turn
 		}
 		old.EndLinger()
-		require.Equal(t, 1, fb.lease(1).releases())
-		require.False(t, f.inUse())
-		f.close()
+		f.requireReleased(fb.lease(1))
 	})
 }
 
 // A tenure is reused for other keys, unless a timer may still fire late for the key it had.
 func TestStateIsUsedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, new(fakeBackend), lingering(linger))
-		plain, lingered := f.group.New(key, 0, nil), (*tenureOf)(nil)
+	with(lingering(linger)).over(t, "", func(t *testing.T, f *fixture, _ *fakeBackend) {
+		plain := f.group.New(key, 0, nil)
 		require.Same(t, plain, f.group.New("other", 0, plain))
 		a := f.arrive(exclusive)
-		lingered = a.tenure
 		a.leave()
-		time.Sleep(linger)
-		synctest.Wait()
+		sleep(linger)
 		require.False(t, f.inUse())
-		require.NotSame(t, lingered, f.group.New("other", 0, lingered))
-		f.close()
+		require.NotSame(t, a.tenure, f.group.New("other", 0, a.tenure))
 	})
 }
 
-func TestLingerWithMemlock(t *testing.T) {
-	bubble(t, "a lingering lease is renewed, and passes to another instance at once", func(t *testing.T) {
-		backend := memlock.New()
-		defer backend.Close()
-		here, there := newFixture(t, backend, lingering(10*ttl)), newFixture(t, backend, named("there"))
+func TestALingeringLeaseIsRenewedAndPassesToAnotherInstanceAtOnce(t *testing.T) {
+	pair(t, "", func(t *testing.T, _ *memlock.Backend, here, there *fixture) {
 		a := here.arrive(exclusive)
 		a.leave()
 		time.Sleep(3 * ttl)
@@ -311,44 +246,34 @@ func TestLingerWithMemlock(t *testing.T) {
 		b.leave()
 		time.Sleep(3 * ttl)
 		start := time.Now()
-		c := there.arrive(exclusive)
-		require.Equal(t, "in", c.state())
+		require.Equal(t, "in", there.arrive(exclusive).state())
 		require.Zero(t, time.Since(start))
-		c.leave()
-		here.close()
-		there.close()
-	})
+	}, lingering(10*ttl))
 }
 
 // A caller that has had no time to use a lingering lease passes its lane on, to a fellow that waits at the backend.
 func TestAFellowUsesALeaseThatLingers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, fb := idle(t)
-		c := f.newCaller(tenure.Ask{Mode: exclusive})
+	idle(t, "", func(t *testing.T, f *fixture, fb *fakeBackend) {
+		c := f.newCaller(exclusively)
 		require.NoError(t, f.queue.Enter(c.ctx, &c.turn, key, local.Ask{}))
 		c.tenure = c.turn.Baton()
 		require.True(t, c.tenure.Join(&c.use, c.ask))
 		require.False(t, c.tenure.Snapshot().Lingering)
-		time.Sleep(2 * linger)
-		synctest.Wait()
+		sleep(2 * linger)
 		require.Zero(t, fb.lease(0).releases(), "it is in use")
 		c.leave()
-		time.Sleep(linger)
-		synctest.Wait()
-		require.Equal(t, 1, fb.lease(0).releases())
-		require.False(t, f.inUse())
-		f.close()
+		sleep(linger)
+		f.requireReleased(fb.lease(0))
 	})
 }
 
 // An exclusive caller that gets its turn while a permit is on its way follows it. The permit, which would not wait, is not held up by the
 // lease that lingers on the lane of the exclusive caller.
 func TestAPermitThatWouldNotWaitIsNotHeldUpByADrainBehindIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, fb := idle(t)
+	idle(t, "", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		p := f.newCaller(tenure.Ask{Mode: distributed.Shared, Limit: 2, NoWait: true})
 		require.NoError(t, f.queue.Enter(p.ctx, &p.turn, key, local.Ask{Permits: 2, NoWait: true}))
-		x := f.newCaller(tenure.Ask{Mode: exclusive})
+		x := f.newCaller(exclusively)
 		require.NoError(t, f.queue.Enter(x.ctx, &x.turn, key, local.Ask{}))
 		require.True(t, x.turn.Early())
 		x.ask.Early = true
@@ -363,6 +288,5 @@ func TestAPermitThatWouldNotWaitIsNotHeldUpByADrainBehindIt(t *testing.T) {
 		p.leave()
 		<-done
 		x.leave()
-		f.close()
 	})
 }

@@ -9,14 +9,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/wllock/wllock/distributed/memlock"
 	"github.com/wllock/wllock/internal/tenure"
 )
 
 func TestLeaseIsLost(t *testing.T) {
-	bubble(t, "all its users are notified, and the next caller goes on", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb)
+	over(t, "all its users are notified, and the next caller goes on", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		a, b, w := f.arrive(shared), f.arrive(shared), f.arrive(exclusive)
 		fb.lease(0).lose()
 		synctest.Wait()
@@ -24,46 +21,23 @@ func TestLeaseIsLost(t *testing.T) {
 		require.Equal(t, []int{1, 1, 0}, []int{a.losses(), b.losses(), w.losses()})
 		require.False(t, a.leave(), "too late, and without effect")
 		require.Equal(t, "in", w.state())
-		_, req := fb.enters()
-		require.Nil(t, req.Prev)
+		require.Nil(t, fb.last().Prev)
 		w.leave()
 		require.Zero(t, fb.lease(0).releases(), "a lost lease is not released")
-		f.close()
 	})
-	bubble(t, "by the clocks, before any notification", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb)
+	over(t, "by the clocks, before any notification", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		a, b := f.arrive(exclusive), f.arrive(exclusive)
 		time.Sleep(ttl)
 		require.False(t, a.leave(), "not kept")
 		require.Equal(t, "in", b.state())
 		require.NotSame(t, fb.lease(0), b.use.Lease())
-		b.leave()
-		f.close()
 	})
-	bubble(t, "a late loss does not end a later lease", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb, handoffs(0))
+	with(handoffs(0)).over(t, "a late loss does not end a later lease", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		a, b := f.arrive(exclusive), f.arrive(exclusive)
 		a.leave()
 		fb.lease(0).lose()
 		require.Equal(t, "in", b.state())
 		require.True(t, b.leave())
-		f.close()
-	})
-	bubble(t, "with memlock: the server forgets it, the renewal notices", func(t *testing.T) {
-		backend := memlock.New()
-		defer backend.Close()
-		f := newFixture(t, backend)
-		a, b := f.arrive(exclusive), f.arrive(exclusive)
-		backend.Expire(key)
-		require.Equal(t, "in waiting", states(a, b))
-		time.Sleep(ttl)
-		synctest.Wait()
-		require.Equal(t, "lost in", states(a, b))
-		require.Greater(t, b.use.Fence(), a.use.Fence())
-		b.leave()
-		f.close()
 	})
 }
 
@@ -101,21 +75,14 @@ func TestLossMeetsEnd(t *testing.T) {
 }
 
 func TestOverstay(t *testing.T) {
-	bubble(t, "alone: the lease is abandoned, and not handed on", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb)
+	over(t, "alone: the lease is abandoned, and not handed on", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		a, b := f.arrive(exclusive), f.arrive(exclusive)
 		a.tenure.Overstay(&a.use)
 		require.True(t, fb.lease(0).wasAbandoned())
 		require.True(t, a.leave(), "in time after all")
-		require.Equal(t, "in", b.state())
-		require.Same(t, fb.lease(1), b.use.Lease())
-		b.leave()
-		f.close()
+		f.requireUnder(fb.lease(1), b)
 	})
-	bubble(t, "among sharers: abandoned when all have overstayed", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb)
+	over(t, "among sharers: abandoned when all have overstayed", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		a, b := f.arrive(shared), f.arrive(shared)
 		a.tenure.Overstay(&a.use)
 		a.tenure.Overstay(&a.use)
@@ -127,78 +94,44 @@ func TestOverstay(t *testing.T) {
 		fb.lease(0).lose()
 		synctest.Wait()
 		require.Equal(t, "lost lost in", states(a, b, late))
-		late.leave()
-		f.close()
 	})
-	bubble(t, "among sharers: abandoned when the others have left", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb)
+	over(t, "among sharers: abandoned when the others have left", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		a, b, c := f.arrive(shared), f.arrive(shared), f.arrive(shared)
 		a.tenure.Overstay(&a.use)
 		b.leave()
 		require.False(t, fb.lease(0).wasAbandoned())
 		c.leave()
 		require.True(t, fb.lease(0).wasAbandoned())
-		a.leave()
-		f.close()
 	})
-	bubble(t, "among sharers: kept for the others when the one that overstayed leaves", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb)
+	over(t, "among sharers: kept for the others when the one that overstayed leaves", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		a, b := f.arrive(shared), f.arrive(shared)
 		a.tenure.Overstay(&a.use)
 		a.leave()
 		require.False(t, fb.lease(0).wasAbandoned())
 		b.tenure.Overstay(&b.use)
 		require.True(t, fb.lease(0).wasAbandoned())
-		b.leave()
-		f.close()
 	})
-	bubble(t, "a sharer on its way in is not admitted", func(t *testing.T) {
-		fb, let := new(fakeBackend), make(chan struct{})
-		f := newFixture(t, fb)
+	over(t, "a sharer on its way in is not admitted", func(t *testing.T, f *fixture, fb *fakeBackend) {
+		let, goOn := gate()
 		a := f.arrive(shared)
 		b := stuckInRefill(f, fb.lease(0), let, nil)
 		a.tenure.Overstay(&a.use)
-		close(let)
-		synctest.Wait()
+		goOn()
 		require.Equal(t, "in waiting", states(a, b))
 		a.leave()
-		require.Equal(t, "in", b.state())
-		require.Same(t, fb.lease(1), b.use.Lease())
-		b.leave()
-		f.close()
+		f.requireUnder(fb.lease(1), b)
 	})
-	bubble(t, "after the end it does nothing", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb)
-		a, b := f.arrive(exclusive), f.arrive(exclusive)
+	over(t, "after the end it does nothing", func(t *testing.T, f *fixture, fb *fakeBackend) {
+		a := f.arrive(exclusive)
+		f.arrive(exclusive)
 		a.leave()
 		a.tenure.Overstay(&a.use)
 		require.False(t, fb.lease(0).wasAbandoned())
-		b.leave()
-		f.close()
-	})
-	bubble(t, "with memlock: the turn is taken when the lease has expired", func(t *testing.T) {
-		backend := memlock.New()
-		defer backend.Close()
-		f := newFixture(t, backend)
-		a, b := f.arrive(exclusive), f.arrive(exclusive)
-		time.Sleep(2 * ttl)
-		require.Equal(t, "in waiting", states(a, b), "it is renewed")
-		a.tenure.Overstay(&a.use)
-		time.Sleep(ttl)
-		synctest.Wait()
-		require.Equal(t, "lost in", states(a, b))
-		b.leave()
-		f.close()
 	})
 }
 
 func TestAbandon(t *testing.T) {
-	bubble(t, "calls back for all users of the lease, and ends its renewal", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb)
+	over(t, "calls back for all users of the lease, and ends its renewal", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		a, b := f.arrive(shared), f.arrive(shared)
 		called := map[tenure.Owner]int{}
 		a.tenure.Abandon(func(o tenure.Owner) { called[o]++ })
@@ -208,13 +141,11 @@ func TestAbandon(t *testing.T) {
 		require.True(t, a.leave())
 		require.True(t, b.leave())
 	})
-	bubble(t, "without users it calls nobody", func(t *testing.T) {
-		f := newFixture(t, new(fakeBackend))
+	over(t, "without users it calls nobody", func(t *testing.T, f *fixture, _ *fakeBackend) {
 		f.group.New(key, 0, nil).Abandon(func(tenure.Owner) { t.Error("called") })
 	})
-	bubble(t, "a caller at the backend is not admitted afterwards", func(t *testing.T) {
-		fb, grant := new(fakeBackend), make(chan struct{})
-		f := newFixture(t, fb)
+	over(t, "a caller at the backend is not admitted afterwards", func(t *testing.T, f *fixture, fb *fakeBackend) {
+		grant, granted := gate()
 		fb.answerWith(after(grant, grants))
 		a := f.arrive(exclusive)
 		f.shut()
@@ -222,10 +153,8 @@ func TestAbandon(t *testing.T) {
 			go at.Abandon(func(tenure.Owner) { t.Error("called") })
 		})
 		synctest.Wait()
-		close(grant)
-		synctest.Wait()
+		granted()
 		require.Equal(t, "closed", a.state())
 		require.Equal(t, 1, fb.lease(0).releases(), "a late grant is released")
-		f.close()
 	})
 }

@@ -67,7 +67,7 @@ func TestMixture(t *testing.T) {
 			m.run(t, seed, fixtures, backend)
 			for _, f := range fixtures {
 				f.shut()
-				requireSoon(t, f.drained)
+				require.Eventually(t, f.drained, 10*time.Second, time.Millisecond)
 				f.group.Stop()
 			}
 			_, _, err := backend.Enter(t.Context(), distributed.Request{Key: key, Instance: "last", TTL: ttl, NoWait: true})
@@ -203,9 +203,4 @@ func (w *worker) ends(c *caller) {
 		return
 	}
 	c.pass()
-}
-
-func requireSoon(t *testing.T, ok func() bool) {
-	t.Helper()
-	require.Eventually(t, ok, 10*time.Second, time.Millisecond)
 }

@@ -15,9 +15,9 @@ import (
 func (f *fixture) refusedBy(fb *fakeBackend, err error) (asked int) {
 	fb.answerWith(fails(err), queues)
 	defer fb.answerWith()
-	before := len(fb.asked)
-	require.Equal(f.t, "held", f.arriveAs(tenure.Ask{Mode: exclusive, NoWait: true}).state())
-	return len(fb.asked) - before
+	before := fb.count()
+	require.Equal(f.t, "held", f.arriveAs(noWait).state())
+	return fb.count() - before
 }
 
 // A caller with NoWait takes a place when it is refused, until the holder has learned of it; what is granted is given back. It
@@ -26,11 +26,9 @@ func TestARefusalReachesAHolderThatLingers(t *testing.T) {
 	const learned = ttl/3 + ttl/6
 	for name, then := range map[string]func(f *fixture, fb *fakeBackend){
 		"the holder goes on": func(f *fixture, fb *fakeBackend) {
-			time.Sleep(learned - 1)
-			synctest.Wait()
+			sleep(learned - 1)
 			require.Zero(t, fb.place(0).left())
-			time.Sleep(time.Nanosecond)
-			synctest.Wait()
+			sleep(time.Nanosecond)
 			require.Equal(t, 1, fb.place(0).left())
 		},
 		"the lock is granted": func(f *fixture, fb *fakeBackend) {
@@ -42,33 +40,24 @@ func TestARefusalReachesAHolderThatLingers(t *testing.T) {
 		"the place is lost": func(f *fixture, fb *fakeBackend) { close(fb.place(0).granted); synctest.Wait() },
 		"close":             func(f *fixture, fb *fakeBackend) { f.shut(); synctest.Wait(); require.Equal(t, 1, fb.place(0).left()) },
 	} {
-		bubble(t, name, func(t *testing.T) {
-			fb := new(fakeBackend)
-			f := newFixture(t, fb, lingering(linger))
+		with(lingering(linger)).over(t, name, func(t *testing.T, f *fixture, fb *fakeBackend) {
 			require.Equal(t, 2, f.refusedBy(fb, distributed.ErrHeld))
 			require.True(t, f.inUse(), "Close waits for the place")
 			require.Equal(t, 1, f.refusedBy(fb, distributed.ErrHeld), "once per T")
 			then(f, fb)
 			require.False(t, f.inUse())
 			time.Sleep(ttl)
-			f.close()
 		})
 	}
 }
 
 // Nobody asks twice where the backend tells the holder, or no lease lingers.
 func TestARefusalThatNeedNotReachAHolder(t *testing.T) {
-	bubble(t, "told", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb, lingering(linger))
+	with(lingering(linger)).over(t, "told", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		require.Equal(t, 1, f.refusedBy(fb, distributed.HeldAndTold("other")))
-		f.close()
 	})
-	bubble(t, "without lingering", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb)
+	over(t, "without lingering", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		require.Equal(t, 1, f.refusedBy(fb, distributed.ErrHeld))
-		f.close()
 	})
 }
 
@@ -86,27 +75,19 @@ func TestARequestThatWasGivenUpDoesNotRefuseItsInstance(t *testing.T) {
 		"of another":   {true, []answer{fails(&distributed.HeldError{Holder: "there"}), ours}, "held", 1},
 		"not given up": {false, []answer{ours, ours}, "held", 1},
 	} {
-		bubble(t, name, func(t *testing.T) {
-			fb := new(fakeBackend)
-			f := newFixture(t, fb)
+		over(t, name, func(t *testing.T, f *fixture, fb *fakeBackend) {
 			if test.givenUp {
 				fb.answerWith(hangs)
 				c := f.arriveAs(tenure.Ask{Mode: exclusive, Deadline: time.Now().Add(time.Millisecond)})
-				time.Sleep(time.Millisecond)
-				synctest.Wait()
+				sleep(time.Millisecond)
 				require.Equal(t, "timeout", c.state())
 			}
-			before := len(fb.asked)
+			before := fb.count()
 			fb.answerWith(test.script...)
-			c := f.arriveAs(tenure.Ask{Mode: exclusive, NoWait: true})
-			time.Sleep(ttl / 6)
-			synctest.Wait()
+			c := f.arriveAs(noWait)
+			sleep(ttl / 6)
 			require.Equal(t, test.state, c.state())
-			require.Len(t, fb.asked, before+test.asked)
-			if test.state == "in" {
-				c.leave()
-			}
-			f.close()
+			require.Equal(t, before+test.asked, fb.count())
 		})
 	}
 }

@@ -2,6 +2,7 @@ package tenure_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,17 +12,23 @@ import (
 	"github.com/wllock/wllock/distributed"
 )
 
-// delayRelease makes the answer to the release of l wait for the channel it returns.
-func delayRelease(l *fakeLease, answer error) chan struct{} {
-	c := make(chan struct{})
-	l.set(func(l *fakeLease) { l.answering, l.answer = c, answer })
-	return c
+// delayRelease makes the answer to the release of l wait until the function that it returns is called.
+func delayRelease(l *fakeLease, err error) (answer func()) {
+	answering, answer := gate()
+	l.set(func(l *fakeLease) { l.answering, l.answer = answering, err })
+	return answer
+}
+
+// awaits is leaveAndWait in the background.
+func (c *caller) awaits() <-chan error {
+	result := make(chan error, 1)
+	go func() { result <- c.leaveAndWait(context.Background()) }()
+	synctest.Wait()
+	return result
 }
 
 func TestReleaseGoesOnInTheBackground(t *testing.T) {
-	bubble(t, "the key is kept until it is answered, and Close waits", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb)
+	over(t, "the key is kept until it is answered, and Close waits", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		a := f.arrive(exclusive)
 		answer := delayRelease(fb.lease(0), nil)
 		require.True(t, a.leave())
@@ -29,34 +36,25 @@ func TestReleaseGoesOnInTheBackground(t *testing.T) {
 		f.shut()
 		require.True(t, f.inUse())
 		require.False(t, f.drained())
-		close(answer)
+		answer()
 		f.close()
 		require.Empty(t, f.failures())
 	})
-	bubble(t, "the next Enter names it, and its answer counts", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb)
+	over(t, "the next Enter names it, and its answer counts", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		a := f.arrive(exclusive)
 		answer := delayRelease(fb.lease(0), distributed.ErrUnavailable)
 		a.leave()
 		b := f.arrive(exclusive)
-		_, req := fb.enters()
-		require.Same(t, fb.lease(0), req.Prev)
+		require.Same(t, fb.lease(0), fb.last().Prev)
 		b.leave()
 		require.False(t, f.inUse(), "the answer of the Enter counts")
 		c := f.arrive(exclusive)
-		_, req = fb.enters()
-		require.Nil(t, req.Prev)
-		close(answer) // late
-		synctest.Wait()
+		require.Nil(t, fb.last().Prev)
+		answer() // late
 		require.Equal(t, "in", c.state())
 		require.Empty(t, f.failures(), "it has been released, whatever a late answer says")
-		c.leave()
-		f.close()
 	})
-	bubble(t, "after an Enter of unknown outcome it is released once", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb, handoffs(0))
+	with(handoffs(0)).over(t, "after an Enter of unknown outcome it is released once", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		a, b, c := f.arrive(exclusive), f.arrive(exclusive), f.arrive(exclusive)
 		answer := delayRelease(fb.lease(0), nil)
 		fb.answerWith(fails(distributed.ErrUnavailable), hangs)
@@ -64,189 +62,132 @@ func TestReleaseGoesOnInTheBackground(t *testing.T) {
 		require.Equal(t, "unavailable waiting", states(b, c))
 		require.Equal(t, 1, fb.lease(0).releases(), "at once")
 		c.quit()
-		n, req := fb.enters()
-		require.Equal(t, 3, n)
-		require.Same(t, fb.lease(0), req.Prev, "named until it is answered")
+		require.Equal(t, 3, fb.count())
+		require.Same(t, fb.lease(0), fb.last().Prev, "named until it is answered")
 		require.Equal(t, 1, fb.lease(0).releases())
 		require.True(t, f.inUse())
-		close(answer)
-		synctest.Wait()
+		answer()
 		require.False(t, f.inUse())
-		f.close()
 	})
-	bubble(t, "after an Enter of unknown outcome a release that comes too late is no loss", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb, handoffs(0))
+	with(handoffs(0)).over(t, "after an Enter of unknown outcome a late release is no loss", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		a, b := f.arrive(exclusive), f.arrive(exclusive)
 		answer := delayRelease(fb.lease(0), distributed.ErrLeaseLost)
 		fb.answerWith(fails(distributed.ErrUnavailable))
 		a.leave()
 		require.Equal(t, "unavailable", b.state())
-		close(answer)
+		answer()
 		f.close()
 		require.Empty(t, f.failures())
 	})
-	bubble(t, "after ErrHeld it has been released", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb, handoffs(0))
+	with(handoffs(0)).over(t, "after ErrHeld it has been released", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		a, b, c := f.arrive(exclusive), f.arrive(exclusive), f.arrive(exclusive)
 		fb.answerWith(fails(distributed.ErrHeld), grants)
 		a.leave()
-		_, req := fb.enters()
 		require.Equal(t, "held in", states(b, c))
-		require.Nil(t, req.Prev)
+		require.Nil(t, fb.last().Prev)
 		require.Zero(t, fb.lease(0).releases())
-		c.leave()
-		f.close()
 	})
-	bubble(t, "a failure is reported, and the key is not kept", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb)
+	over(t, "a failure is reported, and the key is not kept", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		a := f.arrive(exclusive)
 		fb.lease(0).set(func(l *fakeLease) { l.answer = distributed.ErrUnavailable })
 		a.leave()
 		require.Equal(t, []error{distributed.ErrUnavailable}, f.failures())
 		require.False(t, f.inUse())
-		f.close()
 	})
-	bubble(t, "a lease that is lost meanwhile is not awaited", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb)
+	over(t, "a lease that is lost meanwhile is not awaited", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		a := f.arrive(exclusive)
 		answer := delayRelease(fb.lease(0), distributed.ErrLeaseLost)
 		a.leave()
 		fb.lease(0).lose()
 		require.False(t, f.inUse())
 		f.close()
-		close(answer)
-		synctest.Wait()
+		answer()
 	})
 }
 
 func TestReleaseAndWait(t *testing.T) {
-	bubble(t, "returns the backend's answer", func(t *testing.T) {
-		for _, answer := range []error{nil, distributed.ErrLeaseLost} {
-			fb := new(fakeBackend)
-			f := newFixture(t, fb)
+	for _, answer := range []error{nil, distributed.ErrLeaseLost} {
+		over(t, fmt.Sprint("returns the backend's answer: ", answer), func(t *testing.T, f *fixture, fb *fakeBackend) {
 			a := f.arrive(exclusive)
-			answering := delayRelease(fb.lease(0), answer)
-			start := time.Now()
+			answering, start := make(chan struct{}), time.Now()
+			fb.lease(0).set(func(l *fakeLease) { l.answering, l.answer = answering, answer })
 			time.AfterFunc(time.Second, func() { close(answering) })
 			require.Equal(t, answer, a.leaveAndWait(context.Background()))
 			require.Equal(t, time.Second, time.Since(start))
-			require.Equal(t, 1, fb.lease(0).releases())
-			require.False(t, f.inUse())
-			f.close()
-		}
-	})
-	bubble(t, "returns when ctx ends, and goes on in the background", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb)
+			f.requireReleased(fb.lease(0))
+		})
+	}
+	over(t, "returns when ctx ends, and goes on in the background", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		a := f.arrive(exclusive)
 		answer := delayRelease(fb.lease(0), nil)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		require.Equal(t, context.DeadlineExceeded, a.leaveAndWait(ctx))
 		require.True(t, f.inUse(), "Close waits for the answer")
-		close(answer)
-		synctest.Wait()
+		answer()
 		require.False(t, f.inUse())
 		require.Empty(t, f.failures())
-		f.close()
 	})
-	bubble(t, "goes on in the background after ErrUnavailable", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb)
+	over(t, "goes on in the background after ErrUnavailable", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		a := f.arrive(exclusive)
 		fb.lease(0).set(func(l *fakeLease) { l.answer = distributed.ErrUnavailable })
 		require.Equal(t, distributed.ErrUnavailable, a.leaveAndWait(t.Context()))
 		require.Equal(t, 2, fb.lease(0).releases())
 		require.Equal(t, []error{distributed.ErrUnavailable}, f.failures())
 		require.False(t, f.inUse())
-		f.close()
 	})
-	bubble(t, "the next caller names a lease whose release is still under way", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb)
+	over(t, "the next caller names a lease whose release is still under way", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		a := f.arrive(exclusive)
 		answer := delayRelease(fb.lease(0), nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		require.Equal(t, context.Canceled, a.leaveAndWait(ctx))
-		b := f.arrive(exclusive)
-		_, req := fb.enters()
-		require.Same(t, fb.lease(0), req.Prev)
-		close(answer)
-		b.leave()
-		f.close()
+		f.arrive(exclusive)
+		require.Same(t, fb.lease(0), fb.last().Prev)
+		answer()
 	})
-	bubble(t, "the next caller does not wait for the answer", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb)
+	over(t, "the next caller does not wait for the answer", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		a := f.arrive(exclusive)
 		answer := delayRelease(fb.lease(0), nil)
-		go a.leaveAndWait(context.Background())
-		synctest.Wait()
+		a.awaits()
 		b := f.arrive(exclusive)
-		_, req := fb.enters()
 		require.Equal(t, "in", b.state())
-		require.Same(t, fb.lease(0), req.Prev)
-		close(answer)
-		synctest.Wait()
+		require.Same(t, fb.lease(0), fb.last().Prev)
+		answer()
 		require.Equal(t, "in", b.state())
-		b.leave()
-		f.close()
 	})
-	bubble(t, "an Enter that released the lease first makes no loss", func(t *testing.T) {
-		for _, enter := range []answer{grants, fails(distributed.ErrUnavailable)} { // or may have
-			fb := new(fakeBackend)
-			f := newFixture(t, fb)
+	for name, enter := range map[string]answer{"has": grants, "may have": fails(distributed.ErrUnavailable)} {
+		over(t, "an Enter that "+name+" released the lease first makes no loss", func(t *testing.T, f *fixture, fb *fakeBackend) {
 			a := f.arrive(exclusive)
-			answer, result := delayRelease(fb.lease(0), distributed.ErrLeaseLost), make(chan error, 1)
-			go func() { result <- a.leaveAndWait(context.Background()) }()
-			synctest.Wait()
+			answer := delayRelease(fb.lease(0), distributed.ErrLeaseLost)
+			result := a.awaits()
 			fb.answerWith(enter)
-			b := f.arrive(exclusive)
-			close(answer)
+			f.arrive(exclusive)
+			answer()
 			require.NoError(t, <-result)
 			require.Empty(t, f.failures())
-			if b.state() == "in" {
-				b.leave()
-			}
-			f.close()
-		}
-	})
-	bubble(t, "a lease that is lost before is lost", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb)
+		})
+	}
+	over(t, "a lease that is lost before is lost", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		a := f.arrive(exclusive)
-		answer, result := delayRelease(fb.lease(0), distributed.ErrLeaseLost), make(chan error, 1)
-		go func() { result <- a.leaveAndWait(context.Background()) }()
-		synctest.Wait()
+		answer := delayRelease(fb.lease(0), distributed.ErrLeaseLost)
+		result := a.awaits()
 		close(fb.lease(0).lost)
-		close(answer)
+		answer()
 		require.Equal(t, distributed.ErrLeaseLost, <-result)
-		f.close()
 	})
-	bubble(t, "nobody else releases the lease meanwhile", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb)
+	over(t, "nobody else releases the lease meanwhile", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		a := f.arrive(exclusive)
 		answer := delayRelease(fb.lease(0), nil)
-		go a.leaveAndWait(context.Background())
-		synctest.Wait()
+		a.awaits()
 		fb.answerWith(fails(distributed.ErrUnavailable), fails(distributed.ErrUnavailable))
 		require.Equal(t, "unavailable", f.arrive(exclusive).state())
 		require.Equal(t, "unavailable", f.arrive(exclusive).state())
 		require.Equal(t, 1, fb.lease(0).releases())
-		close(answer)
-		synctest.Wait()
+		answer()
 		require.False(t, f.inUse(), "it was pinned once")
-		f.close()
 	})
-	bubble(t, "does nothing when the lease was handed on or lost", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb)
+	over(t, "does nothing when the lease was handed on or lost", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		a, b := f.arrive(exclusive), f.arrive(exclusive)
 		require.NoError(t, a.leaveAndWait(t.Context()))
 		synctest.Wait()
@@ -256,35 +197,24 @@ func TestReleaseAndWait(t *testing.T) {
 		b.turn.Pass()
 		require.NoError(t, b.tenure.ReleaseAndWait(t.Context(), &b.turn))
 		require.Zero(t, fb.lease(0).releases())
-		f.close()
 	})
 }
 
 func TestClose(t *testing.T) {
-	bubble(t, "ends a wait at the backend, and leaves the place", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb)
+	over(t, "ends a wait at the backend, and leaves the place", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		fb.answerWith(queues)
 		a, b := f.arrive(exclusive), f.arrive(exclusive)
 		f.shut()
 		synctest.Wait()
 		require.Equal(t, "closed local closed", states(a, b))
 		require.Equal(t, 1, fb.place(0).left())
-		f.close()
 	})
-	bubble(t, "lets users of the lease finish", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb, lingering(time.Second))
+	with(lingering(time.Second)).over(t, "lets users of the lease finish", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		a := f.arrive(exclusive)
 		f.shut()
 		require.False(t, f.drained())
 		require.True(t, a.leave())
 		require.Equal(t, 1, fb.lease(0).releases())
-		f.close()
 	})
-	bubble(t, "may be repeated", func(t *testing.T) {
-		f := newFixture(t, new(fakeBackend))
-		f.close()
-		f.close()
-	})
+	over(t, "may be repeated", func(_ *testing.T, f *fixture, _ *fakeBackend) { f.close() })
 }

@@ -15,13 +15,10 @@ import (
 
 // stuckInRefill starts a sharer beside another, which gets as far as fetching its fence; that ends with let.
 func stuckInRefill(f *fixture, l *fakeLease, let <-chan struct{}, end error) *caller {
-	l.set(func(l *fakeLease) {
-		left := l.fences
-		l.fences, l.refill = 0, func(context.Context) error {
-			<-let
-			refilled(l, left)
-			return end
-		}
+	left := get(l, func(l *fakeLease) int { return l.fences })
+	l.empty(func(ctx context.Context, l *fakeLease) error {
+		<-let
+		return brings(left, end)(ctx, l)
 	})
 	c := f.arrive(shared)
 	l.set(func(l *fakeLease) { l.fences = 1000 }) // for the others
@@ -29,41 +26,29 @@ func stuckInRefill(f *fixture, l *fakeLease, let <-chan struct{}, end error) *ca
 }
 
 func TestSharersUseOneLease(t *testing.T) {
-	bubble(t, "which is released when the last one leaves", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb)
+	over(t, "which is released when the last one leaves", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		a, b, c := f.arrive(shared), f.arrive(shared), f.arrive(shared)
 		require.Equal(t, "in in in", states(a, b, c))
-		a.leave()
-		b.leave()
+		leave(a, b)
 		require.Zero(t, fb.lease(0).releases())
 		c.leave()
-		n, _ := fb.enters()
-		require.Equal(t, 1, n)
+		require.Equal(t, 1, fb.count())
 		require.Equal(t, 1, fb.lease(0).releases())
-		f.close()
 	})
-	bubble(t, "also with MaxHandoffs 0, while no other instance waits", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb, handoffs(0))
+	with(handoffs(0)).over(t, "also with MaxHandoffs 0, while no other instance waits", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		a, b := f.arrive(shared), f.arrive(shared)
 		require.Equal(t, "in in", states(a, b))
 		fb.lease(0).contend()
 		c := f.arrive(shared)
 		require.Equal(t, "waiting", c.state())
-		a.leave()
-		b.leave()
+		leave(a, b)
 		require.Equal(t, "in", c.state())
-		c.leave()
-		f.close()
 	})
 }
 
 // A lease that may admit no more sharers is drained: late ones wait until its users have left.
 func TestDrain(t *testing.T) {
-	bubble(t, "one of them enters for all", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb, handoffs(1))
+	with(handoffs(1)).over(t, "one of them enters for all", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		a, b := f.arrive(shared), f.arrive(shared)
 		fb.lease(0).contend()
 		c, e, w := f.arrive(shared), f.arrive(shared), f.arrive(exclusive)
@@ -72,17 +57,10 @@ func TestDrain(t *testing.T) {
 		require.Equal(t, "waiting", c.state())
 		b.leave()
 		require.Equal(t, "in in waiting", states(c, e, w))
-		_, req := fb.enters()
-		require.Same(t, fb.lease(0), req.Prev)
+		require.Same(t, fb.lease(0), fb.last().Prev)
 		require.Same(t, c.use.Lease(), e.use.Lease())
-		c.leave()
-		e.leave()
-		w.leave()
-		f.close()
 	})
-	bubble(t, "it ends when nobody waits any more, and the late ones enter beside its users", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb, handoffs(1))
+	with(handoffs(1)).over(t, "it ends when nobody waits any more: late ones come in beside its users", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		a, b := f.arrive(shared), f.arrive(shared)
 		fb.lease(0).contend()
 		c, e, w := f.arrive(shared), f.arrive(shared), f.arrive(exclusive)
@@ -90,23 +68,14 @@ func TestDrain(t *testing.T) {
 		fb.lease(0).uncontend()
 		synctest.Wait()
 		require.Equal(t, "in in in in waiting", states(a, b, c, e, w))
-		n, _ := fb.enters()
-		require.Equal(t, 1, n)
-		for _, reader := range []*caller{a, b, c, e} {
-			reader.leave()
-		}
+		require.Equal(t, 1, fb.count())
+		leave(a, b, c, e)
 		require.Equal(t, "in", w.state())
-		w.leave()
-		f.close()
 	})
-	bubble(t, "a NoWait caller is refused", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb, handoffs(0))
-		a := f.arrive(shared)
+	with(handoffs(0)).over(t, "a NoWait caller is refused", func(t *testing.T, f *fixture, fb *fakeBackend) {
+		f.arrive(shared)
 		fb.lease(0).contend()
 		require.Equal(t, "busy", f.arriveAs(tenure.Ask{Mode: shared, NoWait: true}).state())
-		a.leave()
-		f.close()
 	})
 }
 
@@ -121,83 +90,54 @@ func readerAfterWriter(t *testing.T, f *fixture) *caller {
 
 // An exclusive lease that only readers work under becomes a shared one as soon as another instance wants in.
 func TestReadersUnderAnExclusiveLease(t *testing.T) {
-	over := func(t *testing.T, test func(t *testing.T, here, there *fixture)) {
-		b := memlock.New()
-		here, there := newFixture(t, b), newFixture(t, b, named("there"))
-		test(t, here, there)
-		here.close()
-		there.close()
-		require.NoError(t, b.Close())
-	}
-	bubble(t, "let readers of another instance in beside them", func(t *testing.T) {
-		over(t, func(t *testing.T, here, there *fixture) {
-			a := readerAfterWriter(t, here)
-			fence := a.use.Fence()
-			b, w, c := there.arrive(shared), there.arrive(exclusive), here.arrive(shared)
-			require.Equal(t, "in in waiting in", states(a, b, w, c))
-			require.Same(t, a.use.Lease(), c.use.Lease(), "it goes on")
-			require.Equal(t, fence, a.use.Fence())
-			require.Greater(t, c.use.Fence(), fence)
-			local := here.arrive(exclusive)
-			for _, reader := range []*caller{a, b, c} {
-				require.Equal(t, "waiting waiting", states(w, local))
-				require.True(t, reader.leave())
-			}
-			if w.state() == "waiting" {
-				w, local = local, w
-			}
-			require.Equal(t, "in waiting", states(w, local))
-			require.Greater(t, w.use.Fence(), b.use.Fence())
-			w.leave()
-			local.leave()
-		})
+	pair(t, "let readers of another instance in beside them", func(t *testing.T, _ *memlock.Backend, here, there *fixture) {
+		a := readerAfterWriter(t, here)
+		fence := a.use.Fence()
+		b, w, c := there.arrive(shared), there.arrive(exclusive), here.arrive(shared)
+		require.Equal(t, "in in waiting in", states(a, b, w, c))
+		require.Same(t, a.use.Lease(), c.use.Lease(), "it goes on")
+		require.Equal(t, fence, a.use.Fence())
+		require.Greater(t, c.use.Fence(), fence)
+		local := here.arrive(exclusive)
+		for _, reader := range []*caller{a, b, c} {
+			require.Equal(t, "waiting waiting", states(w, local))
+			require.True(t, reader.leave())
+		}
+		if w.state() == "waiting" {
+			w, local = local, w
+		}
+		require.Equal(t, "in waiting", states(w, local))
+		require.Greater(t, w.use.Fence(), b.use.Fence())
 	})
-	bubble(t, "and so do those that come while it is contended", func(t *testing.T) {
-		over(t, func(t *testing.T, here, there *fixture) {
-			w, a := here.arrive(exclusive), here.arrive(shared)
-			b := there.arrive(shared)
-			w.leave()
-			require.Equal(t, "in in", states(a, b))
-			a.leave()
-			b.leave()
-		})
+	pair(t, "and so do those that come while it is contended", func(t *testing.T, _ *memlock.Backend, here, there *fixture) {
+		w, a := here.arrive(exclusive), here.arrive(shared)
+		b := there.arrive(shared)
+		w.leave()
+		require.Equal(t, "in in", states(a, b))
 	})
-	bubble(t, "when the lease is renewed, also those that do not wait", func(t *testing.T) {
-		over(t, func(t *testing.T, here, there *fixture) {
-			a := readerAfterWriter(t, here)
-			time.Sleep(ttl)
-			b := there.arriveAs(tenure.Ask{Mode: shared, NoWait: true})
-			require.Equal(t, "in in", states(a, b))
-			a.leave()
-			b.leave()
-		})
+	pair(t, "when the lease is renewed, also those that do not wait", func(t *testing.T, _ *memlock.Backend, here, there *fixture) {
+		a := readerAfterWriter(t, here)
+		time.Sleep(ttl)
+		b := there.arriveAs(tenure.Ask{Mode: shared, NoWait: true})
+		require.Equal(t, "in in", states(a, b))
 	})
-	bubble(t, "admit no more if the lease cannot change", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb)
+	over(t, "admit no more if the lease cannot change", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		a := readerAfterWriter(t, f)
 		b := f.arrive(shared)
 		fb.lease(0).contend()
 		synctest.Wait()
 		c := f.arrive(shared)
 		require.Equal(t, "in in waiting", states(a, b, c))
-		a.leave()
-		b.leave()
+		leave(a, b)
 		require.Equal(t, "in", c.state())
-		_, req := fb.enters()
-		require.Equal(t, shared, req.Mode)
-		require.Same(t, fb.lease(0), req.Prev)
-		c.leave()
-		f.close()
+		require.Equal(t, shared, fb.last().Mode)
+		require.Same(t, fb.lease(0), fb.last().Prev)
 	})
-	bubble(t, "admit no more if the change has no answer", func(t *testing.T) {
-		b := memlock.New()
-		f, there := newFixture(t, b), newFixture(t, b, named("there"))
+	pair(t, "admit no more if the change has no answer", func(t *testing.T, b *memlock.Backend, f, there *fixture) {
 		a := readerAfterWriter(t, f)
 		waits := there.arrive(shared)
 		require.Equal(t, "in", waits.state())
-		waits.leave()
-		a.leave()
+		leave(waits, a)
 		a = readerAfterWriter(t, f)
 		b.Partition(true)
 		a.use.Lease().(interface{ SetContended(bool) }).SetContended(true)
@@ -207,36 +147,24 @@ func TestReadersUnderAnExclusiveLease(t *testing.T) {
 		b.Partition(false)
 		a.leave()
 		require.Equal(t, "in", c.state())
-		c.leave()
-		f.close()
-		there.close()
-		require.NoError(t, b.Close())
 	})
-	bubble(t, "admit no more if the change has not been answered within the claim window", func(t *testing.T) {
-		fb := new(fakeBackend)
-		f := newFixture(t, fb)
-		fb.answerWith(grantsDeaf)
+	over(t, "admit no more if the change has not been answered within the claim window", func(t *testing.T, f *fixture, fb *fakeBackend) {
 		a := readerAfterWriter(t, f)
+		fb.lease(0).set(func(l *fakeLease) { l.downgrading = make(chan struct{}) })
 		fb.lease(0).contend()
 		fb.lease(0).uncontend()
 		b := f.arrive(shared)
-		time.Sleep(distributed.ClaimWindow(ttl))
-		synctest.Wait()
+		sleep(distributed.ClaimWindow(ttl))
 		c := f.arrive(shared)
 		require.Equal(t, "in in waiting", states(a, b, c))
-		a.leave()
-		b.leave()
+		leave(a, b)
 		require.Equal(t, "in", c.state())
-		c.leave()
-		f.close()
 	})
 }
 
 // A lease whose renewal is late is unfit for a moment only.
 func TestReaderEntersWhenTheLeaseIsHealthyAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := memlock.New()
-		f := newFixture(t, b)
+	pair(t, "", func(t *testing.T, b *memlock.Backend, f, _ *fixture) {
 		a := f.arrive(shared)
 		b.Partition(true)
 		time.Sleep(ttl / 4) // the claim fails
@@ -245,70 +173,54 @@ func TestReaderEntersWhenTheLeaseIsHealthyAgain(t *testing.T) {
 		b.Partition(false)
 		time.Sleep(ttl / 10)
 		require.Equal(t, "in in", states(a, c))
-		a.leave()
-		c.leave()
-		f.close()
-		require.NoError(t, b.Close())
 	})
 }
 
 // Sharers begin side by side. Their lease can be lost or spent meanwhile; then one of them enters, and the others wait for
 // it.
 func TestOneSharerAtATimeIsAtTheBackend(t *testing.T) {
-	bubble(t, "after the lease was lost", func(t *testing.T) {
-		fb, let, grant := new(fakeBackend), make(chan struct{}), make(chan struct{})
-		f := newFixture(t, fb)
+	over(t, "after the lease was lost", func(t *testing.T, f *fixture, fb *fakeBackend) {
+		let, goOn := gate()
+		grant, granted := gate()
 		a := f.arrive(shared)
 		b := stuckInRefill(f, fb.lease(0), let, nil)
 		c := stuckInRefill(f, fb.lease(0), let, nil)
 		fb.answerWith(after(grant, grants))
 		fb.lease(0).lose()
-		close(let)
-		synctest.Wait()
+		goOn()
 		e := f.arrive(shared)
 		require.Equal(t, "lost waiting waiting waiting", states(a, b, c, e))
-		close(grant)
-		synctest.Wait()
-		require.Equal(t, "in in in", states(b, c, e))
-		n, _ := fb.enters()
-		require.Equal(t, 2, n)
+		granted()
+		f.requireUnder(fb.lease(1), b, c, e)
+		require.Equal(t, 2, fb.count())
 		require.Equal(t, 1, fb.mostEnters())
-		for _, c := range []*caller{b, c, e} {
-			require.Same(t, fb.lease(1), c.use.Lease())
-			c.leave()
-		}
+		leave(b, c, e)
 		require.Equal(t, 1, fb.lease(1).releases())
-		f.close()
 	})
-	bubble(t, "when that one fails, the next enters", func(t *testing.T) {
-		fb, let, answer := new(fakeBackend), make(chan struct{}), make(chan struct{})
-		f := newFixture(t, fb)
+	over(t, "when that one fails, the next enters", func(t *testing.T, f *fixture, fb *fakeBackend) {
+		let, goOn := gate()
+		answering, answer := gate()
 		f.arrive(shared)
 		b := stuckInRefill(f, fb.lease(0), let, nil)
 		c := stuckInRefill(f, fb.lease(0), let, nil)
-		fb.answerWith(after(answer, fails(distributed.ErrUnavailable)), grants)
+		fb.answerWith(after(answering, fails(distributed.ErrUnavailable)), grants)
 		fb.lease(0).lose()
-		close(let)
-		synctest.Wait()
-		close(answer)
-		synctest.Wait()
+		goOn()
+		answer()
 		in := []*caller{b, c}
 		if c.state() == "unavailable" {
 			in = []*caller{c, b}
 		}
 		require.Equal(t, "unavailable in", states(in...))
-		in[1].leave()
-		f.close()
 	})
-	bubble(t, "an unused fresh lease is watched before another sharer makes it prev", func(t *testing.T) {
-		fb, first, second := new(fakeBackend), make(chan struct{}), make(chan struct{})
-		f := newFixture(t, fb, handoffs(0))
+	with(handoffs(0)).over(t, "an unused fresh lease is watched before another sharer makes it prev", func(t *testing.T, f *fixture, fb *fakeBackend) {
+		first, second := make(chan struct{}), make(chan struct{})
 		f.arrive(shared)
 		b, c := stuckInRefill(f, fb.lease(0), first, nil), stuckInRefill(f, fb.lease(0), second, nil)
 		unfenced := func(fb *fakeBackend, _ context.Context, _ distributed.Request) (distributed.Lease, distributed.Place, error) {
 			l := fb.grant()
+			l.empty(brings(0, distributed.ErrUnavailable))
 			l.set(func(l *fakeLease) {
-				l.fences, l.refill = 0, func(context.Context) error { return distributed.ErrUnavailable }
 				l.watching = func() { close(second); time.Sleep(time.Millisecond) } // c looks meanwhile
 			})
 			return l, nil, nil
@@ -316,69 +228,53 @@ func TestOneSharerAtATimeIsAtTheBackend(t *testing.T) {
 		fb.answerWith(unfenced, fails(distributed.ErrUnavailable))
 		fb.lease(0).lose()
 		close(first)
-		time.Sleep(time.Millisecond)
-		synctest.Wait()
+		sleep(time.Millisecond)
 		require.Equal(t, "unavailable unavailable", states(b, c))
-		require.Equal(t, 1, fb.lease(1).releases())
-		require.False(t, f.inUse())
-		f.close()
+		f.requireReleased(fb.lease(1))
 	})
-	bubble(t, "a lease that another sharer has joined does not become prev", func(t *testing.T) {
-		fb, let := new(fakeBackend), make(chan struct{})
-		f := newFixture(t, fb, handoffs(1))
+	with(handoffs(1)).over(t, "a lease that another sharer has joined does not become prev", func(t *testing.T, f *fixture, fb *fakeBackend) {
+		let, goOn := gate()
 		a := f.arrive(shared)
 		b := stuckInRefill(f, fb.lease(0), let, nil) // it fetches fences for the lease
 		fb.lease(0).contend()
 		a.leave()
 		c := f.arrive(shared) // it finds one, and is the last that the lease may serve
 		require.Equal(t, "waiting in", states(b, c))
-		close(let)
-		synctest.Wait()
+		goOn()
 		require.Equal(t, "waiting", b.state())
 		require.Same(t, fb.lease(0), c.use.Lease())
 		c.leave()
-		require.Equal(t, "in", b.state())
-		require.Same(t, fb.lease(1), b.use.Lease())
-		b.leave()
-		f.close()
+		f.requireUnder(fb.lease(1), b)
 	})
 }
 
 // Sharers count one by one when they are let in, so those that ask at the same moment cannot exceed the budget together.
 func TestSharersKeepToTheBudget(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fb, let := new(fakeBackend), make(chan struct{})
-		f := newFixture(t, fb, handoffs(2))
+	with(handoffs(2)).over(t, "", func(t *testing.T, f *fixture, fb *fakeBackend) {
+		let, goOn := gate()
 		a := f.arrive(shared)
 		fb.lease(0).contend()
 		b, c := stuckInRefill(f, fb.lease(0), let, nil), stuckInRefill(f, fb.lease(0), let, nil)
 		e := f.arrive(shared)
 		require.Equal(t, "in waiting waiting in", states(a, b, c, e))
-		close(let)
-		synctest.Wait()
+		goOn()
 		if b.state() == "waiting" {
 			b, c = c, b
 		}
 		require.Equal(t, "in in waiting in", states(a, b, c, e))
-		a.leave()
-		b.leave()
-		e.leave()
+		leave(a, b, e)
 		require.Equal(t, "in", c.state())
-		c.leave()
-		f.close()
 	})
 }
 
 // A shared lease that the backend disowns, in answer to a refill, admits nobody further; its users are notified when it is
 // lost.
 func TestDisownedSharedLeaseIsDrained(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fb, let := new(fakeBackend), make(chan struct{})
-		f := newFixture(t, fb)
+	over(t, "", func(t *testing.T, f *fixture, fb *fakeBackend) {
+		let, goOn := gate()
 		a := f.arrive(shared)
 		b := stuckInRefill(f, fb.lease(0), let, distributed.ErrLeaseLost)
-		close(let)
-		synctest.Wait()
+		goOn()
 		require.Equal(t, "in waiting waiting", states(a, b, f.arrive(shared)))
 		time.Sleep(time.Millisecond)
 		fb.lease(0).lose()
