@@ -52,11 +52,9 @@ func TestAJudgeRestsWhenAllIsAnswered(t *testing.T) {
 	o := newObservable(up)
 	for name, b := range map[string]distributed.Backend{
 		"answers that take no time": atOnce{o}, "answers that take a while": newObservable(after(time.Millisecond)),
-		"a backend that cannot be observed": &fakeBackend{enter: up},
+		"a backend that cannot be observed": newFake(up, up),
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			k := outage.NewBreaker(outage.Config{Backend: b, TTL: time.Second, Logger: silent})
-			defer k.Stop()
+		judged(t, name, b, time.Second, func(t *testing.T, k *outage.Breaker) {
 			for range 3 {
 				_, _, err := k.Enter(t.Context(), distributed.Request{})
 				require.NoError(t, err)
@@ -77,9 +75,7 @@ func TestAJudgeRestsWhenAllIsAnswered(t *testing.T) {
 
 // TestTheDecisionEndsWhatIsUnderWay, before its callers give up.
 func TestTheDecisionEndsWhatIsUnderWay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := outage.NewBreaker(outage.Config{Backend: newObservable(silently), TTL: time.Second, Logger: silent})
-		defer k.Stop()
+	judged(t, "", newObservable(silently), time.Second, func(t *testing.T, k *outage.Breaker) {
 		began := time.Now()
 		_ = enter(k, time.Minute)
 		if took := time.Since(began); took > 20*time.Second {

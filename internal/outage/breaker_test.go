@@ -28,68 +28,65 @@ func TestMain(m *testing.M) {
 // mostTime is many times what the tests take with the race detector on a busy machine. In a bubble that never ends they hang for ever.
 const mostTime = 8 * time.Minute
 
-// fakeBackend is a backend whose Enter does what the test says.
+// fakeBackend is a backend that reports no exchanges. It does what the test says.
 type fakeBackend struct {
 	distributed.Backend
-	calls, at, peak atomic.Int32
-	mu              sync.Mutex // guards all below
-	enter           func(ctx context.Context) error
-	ping            func(ctx context.Context) error // nil: as enter
+	lease         *fakeLease // the same for all Enters
+	enters, pings atomic.Int32
+	enter, ping   atomic.Pointer[func(ctx context.Context) error]
 }
 
-func (f *fakeBackend) enters(enter func(context.Context) error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.enter = enter
+func newFake(enter, ping func(context.Context) error) *fakeBackend {
+	b := &fakeBackend{lease: newFakeLease(time.Hour)}
+	b.enter.Store(&enter)
+	b.ping.Store(&ping)
+	return b
 }
 
-func (f *fakeBackend) pings(ping func(context.Context) error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.ping = ping
+// does sets the answer to both questions.
+func (b *fakeBackend) does(f func(context.Context) error) {
+	b.enter.Store(&f)
+	b.ping.Store(&f)
 }
 
-func (f *fakeBackend) does() (enter, ping func(context.Context) error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.enter, f.ping
-}
-
-func (f *fakeBackend) Enter(ctx context.Context, _ distributed.Request) (distributed.Lease, distributed.Place, error) {
-	f.calls.Add(1)
-	if n := f.at.Add(1); n > f.peak.Load() {
-		f.peak.Store(n)
+func (b *fakeBackend) Enter(ctx context.Context, _ distributed.Request) (distributed.Lease, distributed.Place, error) {
+	b.enters.Add(1)
+	if err := (*b.enter.Load())(ctx); err != nil {
+		return nil, nil, err
 	}
-	defer f.at.Add(-1)
-	enter, _ := f.does()
-	return nil, nil, enter(ctx)
+	return b.lease, nil, nil
 }
 
-func (f *fakeBackend) Ping(ctx context.Context) error {
-	enter, ping := f.does()
-	if ping != nil {
-		return ping(ctx)
-	}
-	return enter(ctx)
+func (b *fakeBackend) Ping(ctx context.Context) error {
+	b.pings.Add(1)
+	return (*b.ping.Load())(ctx)
 }
 
 func down(context.Context) error { return distributed.ErrUnavailable }
 func up(context.Context) error   { return nil }
 
-const dialTimeout = 5 * time.Second
+const (
+	dialTimeout = 5 * time.Second
+	long        = 5 * time.Second // a TTL
+)
 
 // hang is a network that swallows everything.
-func hang(ctx context.Context) error {
-	select {
-	case <-time.After(dialTimeout):
-		return distributed.ErrUnavailable
-	case <-ctx.Done():
-		return ctx.Err()
+var hang = takes(dialTimeout, distributed.ErrUnavailable)
+
+// takes answers with err after d.
+func takes(d time.Duration, err error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		select {
+		case <-time.After(d):
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 }
 
 func newBreaker(t testing.TB, f *fakeBackend, log *slog.Logger) *outage.Breaker {
-	k := outage.NewBreaker(outage.Config{Backend: f, TTL: 5 * time.Second, Logger: log})
+	k := outage.NewBreaker(outage.Config{Backend: f, TTL: long, Logger: log})
 	t.Cleanup(k.Stop)
 	return k
 }
@@ -101,22 +98,24 @@ func try(k *outage.Breaker) error {
 
 // open returns a breaker that is open, over a backend that is down.
 func open(t testing.TB, log *slog.Logger) (*outage.Breaker, *fakeBackend) {
-	f := &fakeBackend{enter: down}
+	f := newFake(down, down)
 	k := newBreaker(t, f, log)
 	for range 3 {
 		require.ErrorIs(t, try(k), distributed.ErrUnavailable)
 	}
-	require.LessOrEqual(t, f.calls.Load(), int32(3), "and what the judge has asked")
-	f.calls.Store(0)
+	require.LessOrEqual(t, f.enters.Load(), int32(3), "and what the judge has asked")
+	f.enters.Store(0)
 	return k, f
 }
 
 var silent = slog.New(slog.DiscardHandler)
 
+func logTo(log *strings.Builder) *slog.Logger { return slog.New(slog.NewTextHandler(log, nil)) }
+
 func TestOpensAfterFailuresInARowAndRecovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
-		k, f := open(t, slog.New(slog.NewTextHandler(&log, nil)))
+		k, f := open(t, logTo(&log))
 		for range 100 {
 			var r *outage.Refused
 			err := try(k)
@@ -125,9 +124,9 @@ func TestOpensAfterFailuresInARowAndRecovers(t *testing.T) {
 			require.Positive(t, r.RetryAfter)
 			time.Sleep(100 * time.Millisecond)
 		}
-		require.Zero(t, f.calls.Load(), "not asked")
+		require.Zero(t, f.enters.Load(), "not asked")
 
-		f.enters(up)
+		f.does(up)
 		time.Sleep(300 * time.Millisecond)
 		for range 10 {
 			require.NoError(t, try(k))
@@ -139,29 +138,26 @@ func TestOpensAfterFailuresInARowAndRecovers(t *testing.T) {
 }
 
 func TestOnlyTheBackendsFailuresCount(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := &fakeBackend{enter: hang, ping: up}
-		k := newBreaker(t, f, silent)
+	f := newFake(hang, up)
+	judged(t, "", f, long, func(t *testing.T, k *outage.Breaker) {
+		enters := func(enter func(context.Context) error) { f.enter.Store(&enter) }
 		for range 10 {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			_, _, err := k.Enter(ctx, distributed.Request{})
-			cancel()
-			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.ErrorIs(t, enter(k, time.Second), context.DeadlineExceeded)
 		}
 		for _, err := range []error{distributed.ErrHeld, errors.New("odd"), distributed.ErrClosed} {
-			f.enters(func(context.Context) error { return err })
+			enters(func(context.Context) error { return err })
 			for range 10 {
 				require.ErrorIs(t, try(k), err)
 			}
 		}
 		for range 10 { // two of three
-			f.enters(down)
+			enters(down)
 			require.ErrorIs(t, try(k), distributed.ErrUnavailable)
 			require.ErrorIs(t, try(k), distributed.ErrUnavailable)
-			f.enters(up)
+			enters(up)
 			require.NoError(t, try(k))
 		}
-		require.EqualValues(t, 70, f.calls.Load(), "none was refused")
+		require.EqualValues(t, 70, f.enters.Load(), "none was refused")
 	})
 }
 
@@ -170,13 +166,14 @@ func TestNoCallIsAProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, f := open(t, silent)
 		var pings, at atomic.Int32
-		f.pings(func(ctx context.Context) error {
+		ping := func(ctx context.Context) error {
 			pings.Add(1)
 			at.Add(1)
 			defer at.Add(-1)
 			require.LessOrEqual(t, at.Load(), int32(8))
 			return hang(ctx)
-		})
+		}
+		f.ping.Store(&ping)
 		const seconds = 20
 		for range seconds * 10 {
 			began := time.Now()
@@ -184,10 +181,9 @@ func TestNoCallIsAProbe(t *testing.T) {
 			require.Zero(t, time.Since(began))
 			time.Sleep(time.Second / 10)
 		}
-		require.Zero(t, f.calls.Load())
+		require.Zero(t, f.enters.Load())
 		require.LessOrEqual(t, pings.Load(), int32(5*seconds))
-		f.enters(up)
-		f.pings(up)
+		f.does(up)
 		for began := time.Now(); try(k) != nil; time.Sleep(time.Millisecond) {
 			require.Less(t, time.Since(began), 2*time.Second)
 		}
@@ -196,18 +192,17 @@ func TestNoCallIsAProbe(t *testing.T) {
 
 // A request sent during the outage that fails late is no sign of another outage.
 func TestStaleFailuresDoNotOpenAnew(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := &fakeBackend{enter: hang}
-		k := newBreaker(t, f, silent)
+	f := newFake(hang, hang)
+	judged(t, "", f, long, func(t *testing.T, k *outage.Breaker) {
 		for range 20 {
 			go func() { _ = try(k) }()
 		}
 		synctest.Wait()
-		f.enters(down)
+		f.does(down)
 		for range 3 {
 			_ = try(k)
 		}
-		f.enters(up)
+		f.does(up)
 		time.Sleep(time.Second)
 		for range 100 {
 			require.NoError(t, try(k))
@@ -218,10 +213,10 @@ func TestStaleFailuresDoNotOpenAnew(t *testing.T) {
 
 func TestPanicOfAnEnterLeavesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fakeBackend{enter: func(context.Context) error { panic("enter") }, ping: up}
+		f := newFake(func(context.Context) error { panic("enter") }, up)
 		k := newBreaker(t, f, silent)
 		require.Panics(t, func() { _ = try(k) })
-		f.enters(up)
+		f.does(up)
 		require.NoError(t, try(k))
 		time.Sleep(time.Second)
 	}) // and no goroutine is left, without Stop
@@ -229,19 +224,16 @@ func TestPanicOfAnEnterLeavesNothing(t *testing.T) {
 
 // TestOpensForCallersInHaste: an outage is noticed even if every caller leaves before the backend's own time-out.
 func TestOpensForCallersInHaste(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := &fakeBackend{enter: hang}
-		k := newBreaker(t, f, silent)
+	f := newFake(hang, hang)
+	judged(t, "", f, long, func(t *testing.T, k *outage.Breaker) {
 		began := time.Now()
 		for refused := (*outage.Refused)(nil); refused == nil; {
-			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-			_, _, err := k.Enter(ctx, distributed.Request{})
-			cancel()
+			err := enter(k, 100*time.Millisecond)
 			require.Error(t, err)
 			errors.As(err, &refused)
 			require.Less(t, time.Since(began), 5*time.Second)
 		}
-		f.enters(up)
+		f.does(up)
 		time.Sleep(2 * time.Second)
 		require.NoError(t, try(k))
 	})
@@ -249,21 +241,10 @@ func TestOpensForCallersInHaste(t *testing.T) {
 
 // TestHasteAtAHealthyBackendIsNoFailure: callers may leave before a backend that works has answered.
 func TestHasteAtAHealthyBackendIsNoFailure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		slow := func(ctx context.Context) error {
-			select {
-			case <-time.After(10 * time.Millisecond):
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-		k := newBreaker(t, &fakeBackend{enter: slow}, silent)
+	slow := takes(10*time.Millisecond, nil)
+	judged(t, "", newFake(slow, slow), long, func(t *testing.T, k *outage.Breaker) {
 		for range 1000 {
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
-			_, _, err := k.Enter(ctx, distributed.Request{})
-			cancel()
-			require.Equal(t, context.DeadlineExceeded, err)
+			require.Equal(t, context.DeadlineExceeded, enter(k, 5*time.Millisecond))
 		}
 		require.NoError(t, try(k))
 	})
@@ -272,11 +253,8 @@ func TestHasteAtAHealthyBackendIsNoFailure(t *testing.T) {
 // TestRecoversWhateverHappens: random moods of the backend, callers in haste, patient ones, and ones that wait for a
 // grant; when it is well again, so is the breaker within two seconds.
 func TestRecoversWhateverHappens(t *testing.T) {
-	r := testseed.Rand(t)
-	synctest.Test(t, func(t *testing.T) {
-		var mood atomic.Int32
-		moods := []func(context.Context) error{up, down, hang}
-		k := newBreaker(t, &fakeBackend{enter: func(ctx context.Context) error { return moods[mood.Load()](ctx) }}, silent)
+	r, f := testseed.Rand(t), newFake(up, up)
+	judged(t, "", f, long, func(t *testing.T, k *outage.Breaker) {
 		for range 20 {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			var callers sync.WaitGroup
@@ -299,12 +277,12 @@ func TestRecoversWhateverHappens(t *testing.T) {
 				})
 			}
 			for ctx.Err() == nil {
-				mood.Store(r.Int32N(3))
+				f.does([]func(context.Context) error{up, down, hang}[r.IntN(3)])
 				time.Sleep(50 * time.Millisecond)
 			}
 			callers.Wait()
 			cancel()
-			mood.Store(0)
+			f.does(up)
 			for began := time.Now(); try(k) != nil; time.Sleep(time.Millisecond) {
 				require.Less(t, time.Since(began), 2*time.Second)
 			}
@@ -314,14 +292,13 @@ func TestRecoversWhateverHappens(t *testing.T) {
 
 // The one is the context that lets the decision end an Enter under way.
 func TestHealthyPathAllocatesOnce(t *testing.T) {
-	k := newBreaker(t, &fakeBackend{enter: up}, silent)
+	k := newBreaker(t, newFake(up, up), silent)
 	require.LessOrEqual(t, testing.AllocsPerRun(100, func() { _ = try(k) }), 1.0)
 }
 
 // A question for more fences is ended by the decision as well, and not asked while the backend is away.
 func TestOtherQuestionsEndToo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := newBreaker(t, &fakeBackend{enter: up, ping: hang}, silent)
+	judged(t, "", newFake(up, hang), long, func(t *testing.T, k *outage.Breaker) {
 		require.NoError(t, try(k))
 		began := time.Now()
 		for range 2 {
@@ -337,7 +314,7 @@ func TestOtherQuestionsEndToo(t *testing.T) {
 
 func BenchmarkEnter(b *testing.B) {
 	b.Run("healthy", func(b *testing.B) {
-		k := newBreaker(b, &fakeBackend{enter: up}, silent)
+		k := newBreaker(b, newFake(up, up), silent)
 		b.ReportAllocs()
 		for b.Loop() {
 			_ = try(k)
@@ -354,13 +331,9 @@ func BenchmarkEnter(b *testing.B) {
 
 // TestAFlightIsTheCallersContextBetweenEnters: one serves several Enters, of which each has an end of its own.
 func TestAFlightIsTheCallersContextBetweenEnters(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var first <-chan struct{}
-		f := &fakeBackend{enter: func(ctx context.Context) error {
-			first = ctx.Done()
-			return nil
-		}}
-		k := newBreaker(t, f, silent)
+	var first <-chan struct{}
+	f := newFake(func(ctx context.Context) error { first = ctx.Done(); return nil }, up)
+	judged(t, "", f, long, func(t *testing.T, k *outage.Breaker) {
 		flight := &outage.Flight{Context: t.Context()}
 		_, _, err := k.Enter(flight, distributed.Request{})
 		require.NoError(t, err)
@@ -368,7 +341,7 @@ func TestAFlightIsTheCallersContextBetweenEnters(t *testing.T) {
 		require.NoError(t, flight.Err())
 		require.Equal(t, t.Context().Done(), flight.Done())
 
-		f.enters(hang)
+		f.does(hang)
 		_, _, err = k.Enter(flight, distributed.Request{})
 		refused := (*outage.Refused)(nil)
 		require.ErrorAs(t, err, &refused)

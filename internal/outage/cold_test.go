@@ -3,7 +3,6 @@ package outage_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -29,22 +28,18 @@ func impatient(d time.Duration) func(context.Context) error {
 func TestSilenceFromTheBeginningIsKnown(t *testing.T) {
 	for _, ttl := range []time.Duration{300 * time.Millisecond, 2 * time.Second, 5 * time.Second, time.Hour} {
 		for _, own := range []time.Duration{300 * time.Millisecond, time.Second, 2 * time.Second, time.Minute} {
-			t.Run(fmt.Sprintf("T %v, a time-out of %v", ttl, own), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					var log strings.Builder
-					b := newObservable(impatient(own))
-					p := outage.NewBreaker(outage.Config{Backend: b, System: "test", TTL: ttl, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-					defer p.Stop()
-					_ = enter(p, 2*time.Second)
-					require.ErrorIs(t, p.Suspect(), distributed.ErrUnavailable, "a caller that waits for two seconds is told")
-					time.Sleep(500 * time.Millisecond)
-					synctest.Wait() // what logs has done so
-					require.False(t, p.Status().Available)
-					require.Contains(t, log.String(), "backend is away")
-					asked := b.enters.Load()
-					require.ErrorIs(t, enter(p, time.Minute), distributed.ErrUnavailable)
-					require.Equal(t, asked, b.enters.Load(), "refused without asking")
-				})
+			name, log, b := fmt.Sprintf("T %v, a time-out of %v", ttl, own), new(strings.Builder), newObservable(impatient(own))
+			c := outage.Config{Backend: b, System: "test", TTL: ttl, Logger: logTo(log)}
+			judgedWith(t, name, c, func(t *testing.T, p *outage.Breaker) {
+				_ = enter(p, 2*time.Second)
+				require.ErrorIs(t, p.Suspect(), distributed.ErrUnavailable, "a caller that waits for two seconds is told")
+				time.Sleep(500 * time.Millisecond)
+				synctest.Wait() // what logs has done so
+				require.False(t, p.Status().Available)
+				require.Contains(t, log.String(), "backend is away")
+				asked := b.enters.Load()
+				require.ErrorIs(t, enter(p, time.Minute), distributed.ErrUnavailable)
+				require.Equal(t, asked, b.enters.Load(), "refused without asking")
 			})
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,15 +14,24 @@ import (
 	"github.com/wllock/wllock/internal/outage"
 )
 
-// judged runs f with a breaker over b, in a bubble.
+// judged runs f with a breaker over b, in a bubble. Without a name it is t itself.
 func judged(t *testing.T, name string, b distributed.Backend, ttl time.Duration, f func(t *testing.T, k *outage.Breaker)) {
-	t.Run(name, func(t *testing.T) {
+	judgedWith(t, name, outage.Config{Backend: b, TTL: ttl, Logger: silent}, f)
+}
+
+func judgedWith(t *testing.T, name string, c outage.Config, f func(t *testing.T, k *outage.Breaker)) {
+	run := func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			k := outage.NewBreaker(outage.Config{Backend: b, TTL: ttl, Logger: silent})
+			k := outage.NewBreaker(c)
 			defer k.Stop()
 			f(t, k)
 		})
-	})
+	}
+	if name == "" {
+		run(t)
+		return
+	}
+	t.Run(name, run)
 }
 
 // TestWhatIsEvidence: each case breaks one rule of the judge, if it is left out.
@@ -148,13 +156,13 @@ func TestTheDecisionAnswersOnlyWhatIsOpen(t *testing.T) {
 		require.ErrorIs(t, err, distributed.ErrLeaseLost)
 		require.NotErrorAs(t, err, &refused)
 	})
-	var pings atomic.Int32
-	f := &fakeBackend{enter: hang, ping: func(context.Context) error {
-		if pings.Add(1) > manyEchoes {
+	var f *fakeBackend
+	f = newFake(hang, func(context.Context) error {
+		if f.pings.Load() > manyEchoes {
 			restless("it asks again and again what is refused")
 		}
 		return distributed.ErrRefused
-	}}
+	})
 	judged(t, "an Enter at a service that refuses others", f, time.Second, func(t *testing.T, k *outage.Breaker) {
 		require.NotErrorAs(t, enter(k, time.Minute), &refused)
 	})
@@ -196,10 +204,8 @@ func TestBrokenConnectionsAreOneFailure(t *testing.T) {
 
 // What was asked before the last answer and fails after it tells nothing.
 func TestAnswerRefutesWhatWasAskedBefore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newObservable(after(time.Millisecond))
-		p := outage.NewBreaker(outage.Config{Backend: b, System: "test", TTL: time.Second, Logger: silent})
-		defer p.Stop()
+	b := newObservable(after(time.Millisecond))
+	judgedWith(t, "", outage.Config{Backend: b, System: "test", TTL: time.Second, Logger: silent}, func(t *testing.T, p *outage.Breaker) {
 		require.NoError(t, enter(p, time.Second))
 		for range 10 {
 			asked := time.Now()

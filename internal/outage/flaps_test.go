@@ -1,7 +1,6 @@
 package outage_test
 
 import (
-	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,7 +16,7 @@ func TestABackendThatComesAndGoesHasALineAMinute(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var log strings.Builder
 			b := newObservable(after(time.Millisecond))
-			p := policies(t, b, time.Second, slog.New(slog.NewTextHandler(&log, nil)))[name]
+			p := policies(t, b, time.Second, logTo(&log))[name]
 			lines := func(what string) int { return strings.Count(log.String(), what) }
 			away := func(d time.Duration) {
 				b.does(unreached)

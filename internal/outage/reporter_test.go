@@ -1,7 +1,6 @@
 package outage_test
 
 import (
-	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,11 +14,9 @@ import (
 // Locks that are lost and releases that get no answer share lines during an outage and shortly after it; the first losses
 // have their own. Later ones have nothing to do with it.
 func TestConsequencesShareLines(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log strings.Builder
-		b := newObservable(after(time.Millisecond))
-		p := outage.NewBreaker(outage.Config{Backend: b, System: "test", TTL: time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		defer p.Stop()
+	log, b := new(strings.Builder), newObservable(after(time.Millisecond))
+	c := outage.Config{Backend: b, System: "test", TTL: time.Second, Logger: logTo(log)}
+	judgedWith(t, "", c, func(t *testing.T, p *outage.Breaker) {
 		require.NoError(t, enter(p, time.Second))
 		require.False(t, p.Unreleased())
 		require.False(t, p.Lost())
@@ -51,11 +48,9 @@ func TestConsequencesShareLines(t *testing.T) {
 
 // The answers that end an outage may say that leases were lost: they are here before the line about its end is.
 func TestConsequencesThatEndTheOutageShareItsLine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log strings.Builder
-		b := newObservable(unreached)
-		p := outage.NewBreaker(outage.Config{Backend: b, System: "test", TTL: time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		defer p.Stop()
+	log, b := new(strings.Builder), newObservable(unreached)
+	c := outage.Config{Backend: b, System: "test", TTL: time.Second, Logger: logTo(log)}
+	judgedWith(t, "", c, func(t *testing.T, p *outage.Breaker) {
 		_ = enter(p, time.Second)
 		time.Sleep(time.Second)
 		b.does(up)
@@ -80,7 +75,7 @@ func TestLogLinesOfAnOutage(t *testing.T) {
 		for _, name := range []string{"closed", "local"} {
 			var log strings.Builder
 			b := newObservable(after(time.Millisecond))
-			p := policies(t, b, time.Second, slog.New(slog.NewTextHandler(&log, nil)))[name]
+			p := policies(t, b, time.Second, logTo(&log))[name]
 			require.NoError(t, enter(p, time.Second))
 			log.Reset()
 			b.does(unreached)

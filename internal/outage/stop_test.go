@@ -2,7 +2,6 @@ package outage_test
 
 import (
 	"context"
-	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -22,7 +21,7 @@ func TestStopBreaksTheOutage(t *testing.T) { // rule O5
 		const long = 10 * ttl // T/2 is longer than any pause between questions
 		var log strings.Builder
 		b := newObservable(after(time.Millisecond))
-		all := policies(t, b, long, slog.New(slog.NewTextHandler(&log, nil)))
+		all := policies(t, b, long, logTo(&log))
 		k, l := all["closed"], all["local"]
 		require.NoError(t, enter(l, ttl))
 		canceled := k.Await()
