@@ -37,7 +37,6 @@ func TestAgain(t *testing.T) {
 		all[2].leaves()
 		require.Equal(t, "out in out", states(all...))
 		require.Equal(t, "waiting", states(arrives(q, "k", shared)), "no caller enters before it shares")
-		end(q, all[1])
 	})
 	bubble(t, "it waits at the head, and no caller enters meanwhile", func(t *testing.T, q *queue) {
 		all := together(q, "k", 2)
@@ -59,7 +58,6 @@ func TestAgain(t *testing.T) {
 		require.Equal(t, "waiting in", states(all[1], all[2]), "one of them is first")
 		all[2].shares()
 		require.Equal(t, "in in", states(all[1], all[2]))
-		end(q, all[1], all[2])
 	})
 	bubble(t, "another holder that reopens lets it in", func(t *testing.T, q *queue) {
 		all := together(q, "k", 3)
@@ -76,7 +74,6 @@ func TestAgain(t *testing.T) {
 		require.Equal(t, "in in", states(all...))
 		all[1].again(shared)
 		require.Equal(t, "in waiting", states(all...), "once")
-		end(q, all[0], all[1])
 	})
 	bubble(t, "it gives up, and the other holders go on", func(t *testing.T, q *queue) {
 		all := together(q, "k", 2)

@@ -96,7 +96,6 @@ func TestBatchIsTheUnbrokenRunAtTheHead(t *testing.T) {
 		a.leaves()
 		a.ends()
 		require.Equal(t, "in waiting", states(plain, b.caller))
-		end(q, plain, b.caller)
 	})
 	bubble(t, "up to max", func(t *testing.T, q *queue) {
 		a, b, c := joins(q, &g, exclusive), joins(q, &g, exclusive), joins(q, &g, exclusive)
@@ -113,7 +112,7 @@ func TestBatchIsTheUnbrokenRunAtTheHead(t *testing.T) {
 
 func TestRiderThatGivesUpBeforeIsLeftOut(t *testing.T) {
 	var g local.Group
-	bubble(t, "bubble", func(t *testing.T, q *queue) {
+	bubble(t, "", func(t *testing.T, q *queue) {
 		a, b := joins(q, &g, exclusive), joins(q, &g, exclusive)
 		c := joins(q, &g, within(time.Second, exclusive))
 		d := joins(q, &g, exclusive)
@@ -131,7 +130,7 @@ func TestRiderThatGivesUpBeforeIsLeftOut(t *testing.T) {
 func TestRidersDoNotWait(t *testing.T) {
 	var g local.Group
 	var waiting atomic.Int64
-	bubble(t, "bubble", func(t *testing.T, q *queue) {
+	bubble(t, "", func(t *testing.T, q *queue) {
 		counted := exclusive
 		counted.Waiting = &waiting
 		a := joins(q, &g, counted)
@@ -174,8 +173,7 @@ func TestEachMemberMayLeaveABatch(t *testing.T) {
 		})
 	}
 	bubble(t, "all", func(t *testing.T, q *queue) {
-		a := joins(q, &g, exclusive)
-		b := joins(q, &g, exclusive)
+		a, b := joins(q, &g, exclusive), joins(q, &g, exclusive)
 		a.leads(local.Unlimited)
 		a.givesUp()
 		b.givesUp()
@@ -183,8 +181,7 @@ func TestEachMemberMayLeaveABatch(t *testing.T) {
 		require.Zero(t, a.ends())
 	})
 	bubble(t, "at the moment of the end", func(t *testing.T, q *queue) {
-		a := joins(q, &g, exclusive)
-		b := joins(q, &g, exclusive)
+		a, b := joins(q, &g, exclusive), joins(q, &g, exclusive)
 		a.leads(local.Unlimited)
 		b.cancel()
 		require.True(t, b.End() != b.left(), "one of the two wins")
@@ -201,13 +198,12 @@ func (m *member) left() bool {
 
 func TestLeaderWithoutItsTurnTakesNobody(t *testing.T) {
 	var g local.Group
-	bubble(t, "bubble", func(t *testing.T, q *queue) {
+	bubble(t, "", func(t *testing.T, q *queue) {
 		a, b := joins(q, &g, exclusive), joins(q, &g, exclusive)
 		a.leaves() // as a lost lease does
 		require.Equal(t, 1, a.leads(local.Unlimited))
 		require.Equal(t, "in", b.state)
 		a.ends()
-		end(q, b.caller)
 	})
 }
 

@@ -38,47 +38,48 @@ func BenchmarkSemaphore(b *testing.B) {
 
 // BenchmarkHandOver has many goroutines queue for one key; an operation is one turn.
 func BenchmarkHandOver(b *testing.B) {
-	for _, n := range []int{2, 64, 1024} {
-		b.Run(fmt.Sprintf("callers=%d", n), func(b *testing.B) {
-			q, ctx := newBenchQueue(), context.Background()
-			crowd(b, n, func() {
-				var turn local.Turn[int]
-				_ = q.Enter(ctx, &turn, "order:product:1000", benchAsk)
-				if turn.Pass() == local.Kept {
-					turn.Leave()
-				}
-			})
-		})
-	}
+	crowds(b, func(ctx context.Context) (use func()) {
+		q := newBenchQueue()
+		return func() {
+			var turn local.Turn[int]
+			_ = q.Enter(ctx, &turn, "order:product:1000", benchAsk)
+			if turn.Pass() == local.Kept {
+				turn.Leave()
+			}
+		}
+	})
 }
 
 func BenchmarkSemaphoreHandOver(b *testing.B) {
-	for _, n := range []int{2, 64, 1024} {
-		b.Run(fmt.Sprintf("callers=%d", n), func(b *testing.B) {
-			s, ctx := semaphore.NewWeighted(1), context.Background()
-			crowd(b, n, func() {
-				_ = s.Acquire(ctx, 1)
-				s.Release(1)
-			})
-		})
-	}
+	crowds(b, func(ctx context.Context) (use func()) {
+		s := semaphore.NewWeighted(1)
+		return func() {
+			_ = s.Acquire(ctx, 1)
+			s.Release(1)
+		}
+	})
 }
 
-// crowd shares b.N calls of f among n goroutines.
-func crowd(b *testing.B, n int, f func()) {
-	var all sync.WaitGroup
-	var left atomic.Int64
-	left.Store(int64(b.N))
-	b.ReportAllocs()
-	b.ResetTimer()
-	for range n {
-		all.Go(func() {
-			for left.Add(-1) >= 0 {
-				f()
+// crowds shares b.N uses of a new lock among ever more goroutines.
+func crowds(b *testing.B, lock func(context.Context) (use func())) {
+	for _, n := range []int{2, 64, 1024} {
+		b.Run(fmt.Sprintf("callers=%d", n), func(b *testing.B) {
+			use := lock(context.Background())
+			var all sync.WaitGroup
+			var left atomic.Int64
+			left.Store(int64(b.N))
+			b.ReportAllocs()
+			b.ResetTimer()
+			for range n {
+				all.Go(func() {
+					for left.Add(-1) >= 0 {
+						use()
+					}
+				})
 			}
+			all.Wait()
 		})
 	}
-	all.Wait()
 }
 
 // BenchmarkOwnKeys shows that callers of different keys do not contend.

@@ -46,11 +46,17 @@ type caller struct {
 
 // arrives lets a new caller enter and returns when it holds the turn, waits, or has been refused.
 func arrives(q *queue, key string, a ask) *caller {
-	c := &caller{state: "waiting"}
+	c := new(caller)
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	go func() { c.state = outcome(q.Enter(c.ctx, &c.turn, key, a)) }()
-	synctest.Wait()
+	c.waits(func() error { return q.Enter(c.ctx, &c.turn, key, a) })
 	return c
+}
+
+// waits calls f on a goroutine of the caller's own.
+func (c *caller) waits(f func() error) {
+	c.state = "waiting"
+	go func() { c.state = outcome(f()) }()
+	synctest.Wait()
 }
 
 // arrive lets callers enter one after the other.
@@ -62,11 +68,7 @@ func arrive(q *queue, key string, asks ...ask) []*caller {
 	return all
 }
 
-func (c *caller) again(a ask) {
-	c.state = "waiting"
-	go func() { c.state = outcome(c.turn.Again(c.ctx, a)) }()
-	synctest.Wait()
-}
+func (c *caller) again(a ask) { c.waits(func() error { return c.turn.Again(c.ctx, a) }) }
 
 func (c *caller) givesUp() {
 	c.cancel()
@@ -146,9 +148,27 @@ func drained(q *queue) bool {
 	}
 }
 
-// bubble runs a test in a synctest bubble.
+// bubble runs a test in a synctest bubble, and ends all waits at the end. Without a name it is t itself.
 func bubble(t *testing.T, name string, test func(t *testing.T, q *queue)) {
-	t.Run(name, func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) { test(t, newQueue()) })
-	})
+	run := func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			q := newQueue()
+			test(t, q)
+			end(q)
+		})
+	}
+	if name == "" {
+		run(t)
+		return
+	}
+	t.Run(name, run)
+}
+
+// end ends all waits, so that their goroutines return.
+func end(q *queue, holders ...*caller) {
+	q.Close()
+	for _, h := range holders {
+		h.leaves()
+	}
+	synctest.Wait()
 }

@@ -55,13 +55,12 @@ func TestEnter(t *testing.T) {
 func TestLimit(t *testing.T) {
 	for _, n := range []int{0, 1, 3} {
 		bubble(t, fmt.Sprintf("%d may wait and no more", n), func(t *testing.T, q *queue) {
-			holder := arrives(q, "k", exclusive)
+			arrives(q, "k", exclusive)
 			for range n {
 				require.Equal(t, "waiting", states(arrives(q, "k", ask{Limit: n})))
 			}
 			require.Equal(t, "full full", states(arrive(q, "k", ask{Limit: n}, ask{Limit: n, Shared: true})...))
 			require.Equal(t, "waiting", states(arrives(q, "k", ask{Limit: n + 1})), "each caller has its own limit")
-			end(q, holder)
 		})
 	}
 	bubble(t, "a waiter that gives up makes room for one", func(t *testing.T, q *queue) {
@@ -70,27 +69,16 @@ func TestLimit(t *testing.T) {
 		require.Equal(t, "in waiting waiting full", states(all...))
 		all[1].givesUp()
 		require.Equal(t, "waiting full", states(arrive(q, "k", limit, limit)...))
-		end(q, all[0])
 	})
 	bubble(t, "unlimited", func(t *testing.T, q *queue) {
-		holder := arrives(q, "k", exclusive)
+		arrives(q, "k", exclusive)
 		for range 3000 {
 			go q.Enter(t.Context(), new(local.Turn[*baton]), "k", exclusive)
 		}
 		synctest.Wait()
 		_, waiting := inUse(q)
 		assert.Equal(t, 3000, waiting)
-		end(q, holder)
 	})
-}
-
-// end ends all waits, so that their goroutines return.
-func end(q *queue, holders ...*caller) {
-	q.Close()
-	for _, h := range holders {
-		h.leaves()
-	}
-	synctest.Wait()
 }
 
 func TestWaitingEnds(t *testing.T) {
@@ -138,8 +126,8 @@ func TestWaitingEnds(t *testing.T) {
 }
 
 func TestWaitersAreCounted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q, n := newQueue(), new(atomic.Int64)
+	bubble(t, "", func(t *testing.T, q *queue) {
+		n := new(atomic.Int64)
 		counted := ask{Limit: 3, Waiting: n}
 		all := arrive(q, "k", counted, counted, within(time.Second, counted), counted, counted)
 		require.Equal(t, "in waiting waiting waiting full", states(all...))
@@ -161,14 +149,12 @@ func TestWaitersAreCounted(t *testing.T) {
 }
 
 func TestEachSeesAllKeys(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q, want, got := newQueue(), map[string]int{}, map[string]int{}
-		var holders []*caller
+	bubble(t, "", func(t *testing.T, q *queue) {
+		want, got := map[string]int{}, map[string]int{}
 		for i := range 200 {
 			key := fmt.Sprint(i)
 			want[key] = i % 3
-			holders = append(holders, arrives(q, key, exclusive))
-			for range want[key] {
+			for range 1 + want[key] {
 				arrives(q, key, exclusive)
 			}
 		}
@@ -177,6 +163,5 @@ func TestEachSeesAllKeys(t *testing.T) {
 			got[key] = waiting
 		})
 		assert.Equal(t, want, got)
-		end(q, holders...)
 	})
 }

@@ -30,7 +30,7 @@ func heap() uint64 {
 func settled(t *testing.T) *queue {
 	q := newQueue()
 	useOnce(t, q, 0, 10_000)
-	useTogether(t, q, 0, 10_000)
+	hold(t, q, 0, 10_000)()
 	return q
 }
 
@@ -43,14 +43,16 @@ func useOnce(t *testing.T, q *queue, from, n int) {
 	}
 }
 
-// useTogether has n keys in use at the same time.
-func useTogether(t *testing.T, q *queue, from, n int) {
+// hold has n keys in use at the same time, until leave is called.
+func hold(t *testing.T, q *queue, from, n int) (leave func()) {
 	turns := make([]local.Turn[*baton], n)
 	for i := range turns {
 		require.NoError(t, q.Enter(t.Context(), &turns[i], strconv.Itoa(from+i), exclusive))
 	}
-	for i := range turns {
-		turns[i].Leave()
+	return func() {
+		for i := range turns {
+			turns[i].Leave()
+		}
 	}
 }
 
@@ -59,8 +61,8 @@ func TestKeysLeaveNoMemory(t *testing.T) {
 	const once, together = 1_000_000, 100_000
 	for name, use := range map[string]func(q *queue){
 		"used once":             func(q *queue) { useOnce(t, q, 0, once) },
-		"used at the same time": func(q *queue) { useTogether(t, q, 0, together) },
-		"beside some that stay": func(q *queue) { stay(t, q, 4000, func() { useTogether(t, q, 4000, together) }) },
+		"used at the same time": func(q *queue) { hold(t, q, 0, together)() },
+		"beside some that stay": func(q *queue) { stay(t, q, 4000, func() { hold(t, q, 4000, together)() }) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := settled(t)
@@ -77,18 +79,13 @@ func TestKeysLeaveNoMemory(t *testing.T) {
 
 // stay keeps n keys in use while others come and go, and measures what the others leave behind.
 func stay(t *testing.T, q *queue, n int, others func()) {
-	turns := make([]local.Turn[*baton], n)
-	for i := range turns {
-		require.NoError(t, q.Enter(t.Context(), &turns[i], strconv.Itoa(i), exclusive))
-	}
+	leave := hold(t, q, 0, n)
 	before := heap()
 	others()
 	after := heap()
 	t.Logf("heap with %d keys in use: %d KB before, %d KB after", n, before>>10, after>>10)
 	assert.LessOrEqual(t, after, before+before/4, "a map is replaced when it is an eighth full, so some room stays")
-	for i := range turns {
-		turns[i].Leave()
-	}
+	leave()
 }
 
 // Giving up costs the same at every position: 100,000 waiters that give up together are gone within a second.

@@ -40,21 +40,16 @@ func TestNobodyBarges(t *testing.T) {
 		require.Equal(t, "busy", states(arrives(q, "k", noWait)))
 	})
 	bubble(t, "no reader past a writer", func(t *testing.T, q *queue) {
-		all := arrive(q, "k", shared)
-		all[0].shares()
-		all = append(all, arrive(q, "k", shared, exclusive, shared, ask{Shared: true, NoWait: true})...)
+		all := append(together(q, "k", 2), arrive(q, "k", exclusive, shared, ask{Shared: true, NoWait: true})...)
 		require.Equal(t, "in in waiting waiting busy", states(all...))
-		end(q, all[:2]...)
 	})
 	bubble(t, "a holder that kept the turn still has it", func(t *testing.T, q *queue) {
-		holder := arrives(q, "k", shared)
-		holder.shares()
-		require.Equal(t, local.Kept, holder.passes())
-		late := arrive(q, "k", shared, exclusive)
-		require.Equal(t, "in waiting waiting", states(holder, late[0], late[1]))
-		holder.leaves()
-		require.Equal(t, "out in waiting", states(holder, late[0], late[1]))
-		end(q, late[0])
+		all := together(q, "k", 1)
+		require.Equal(t, local.Kept, all[0].passes())
+		all = append(all, arrive(q, "k", shared, exclusive)...)
+		require.Equal(t, "in waiting waiting", states(all...))
+		all[0].leaves()
+		require.Equal(t, "out in waiting", states(all...))
 	})
 }
 
@@ -75,47 +70,37 @@ func TestSharers(t *testing.T) {
 		requireUnused(t, q)
 	})
 	bubble(t, "later sharers enter as long as no caller waits", func(t *testing.T, q *queue) {
-		holder := arrives(q, "k", shared)
-		holder.shares()
+		together(q, "k", 1)
 		assert.Equal(t, "in in", states(arrive(q, "k", shared, ask{Shared: true, NoWait: true})...))
 	})
 	bubble(t, "sharing ends with the last sharer", func(t *testing.T, q *queue) {
-		a := arrives(q, "k", shared)
-		a.shares()
+		a := together(q, "k", 1)[0]
 		b := arrives(q, "k", exclusive)
 		a.passes()
 		require.Equal(t, "in waiting", states(b, arrives(q, "k", shared)))
-		end(q, b)
 	})
 	bubble(t, "each of several passes, the last one keeps", func(t *testing.T, q *queue) {
-		a := arrives(q, "k", shared)
-		a.shares()
-		b := arrives(q, "k", shared)
-		require.Equal(t, local.Passed, a.passes())
-		require.Equal(t, local.Kept, b.passes())
-		require.True(t, b.leaves())
+		all := together(q, "k", 2)
+		require.Equal(t, local.Passed, all[0].passes())
+		require.Equal(t, local.Kept, all[1].passes())
+		require.True(t, all[1].leaves())
 		requireUnused(t, q)
 	})
 }
 
 func TestWriterGivesUpBetweenSharers(t *testing.T) {
 	bubble(t, "sharers behind it enter", func(t *testing.T, q *queue) {
-		a := arrives(q, "k", shared)
-		a.shares()
-		all := arrive(q, "k", exclusive, shared, shared, exclusive, shared)
-		all[0].givesUp()
-		require.Equal(t, "in canceled in in waiting waiting", states(append([]*caller{a}, all...)...))
-		end(q, a, all[1], all[2])
+		all := append(together(q, "k", 1), arrive(q, "k", exclusive, shared, shared, exclusive, shared)...)
+		all[1].givesUp()
+		require.Equal(t, "in canceled in in waiting waiting", states(all...))
 	})
 	bubble(t, "not past another writer", func(t *testing.T, q *queue) {
-		a := arrives(q, "k", shared)
-		a.shares()
+		together(q, "k", 1)
 		all := arrive(q, "k", exclusive, exclusive, shared)
 		all[1].givesUp()
 		require.Equal(t, "waiting canceled waiting", states(all...))
 		all[0].givesUp()
 		require.Equal(t, "canceled canceled in", states(all...))
-		end(q, a, all[2])
 	})
 	bubble(t, "not beside a holder that has not shared", func(t *testing.T, q *queue) {
 		for _, holder := range []ask{shared, exclusive} {
@@ -131,29 +116,21 @@ func TestWriterGivesUpBetweenSharers(t *testing.T) {
 // Neither kind can starve the other: with callers of the other kind arriving at every step, each waits only for those
 // ahead of it.
 func TestNobodyStarves(t *testing.T) {
-	bubble(t, "a writer among readers", func(t *testing.T, q *queue) {
-		readers := arrive(q, "k", shared)
-		readers[0].shares()
-		readers = append(readers, arrive(q, "k", shared, shared)...)
-		writer := arrives(q, "k", exclusive)
-		for i := range 3 {
-			require.Equal(t, "waiting", states(writer))
-			late := arrives(q, "k", shared)
-			require.Equal(t, "waiting", states(late))
-			readers[i].passes()
-		}
-		require.Equal(t, "in", states(writer))
-		end(q, writer)
-	})
-	bubble(t, "a reader among writers", func(t *testing.T, q *queue) {
-		writers := arrive(q, "k", exclusive, exclusive, exclusive)
-		reader := arrives(q, "k", shared)
-		for i := range 3 {
-			require.Equal(t, "waiting", states(reader))
-			arrives(q, "k", exclusive)
-			writers[i].passes()
-		}
-		require.Equal(t, "in", states(reader))
-		end(q, reader)
-	})
+	for name, c := range map[string]struct {
+		ahead       func(q *queue) []*caller
+		one, others ask
+	}{
+		"a writer among readers": {func(q *queue) []*caller { return together(q, "k", 3) }, exclusive, shared},
+		"a reader among writers": {func(q *queue) []*caller { return arrive(q, "k", exclusive, exclusive, exclusive) }, shared, exclusive},
+	} {
+		bubble(t, name, func(t *testing.T, q *queue) {
+			ahead := c.ahead(q)
+			one := arrives(q, "k", c.one)
+			for _, other := range ahead {
+				require.Equal(t, "waiting waiting", states(one, arrives(q, "k", c.others)))
+				other.passes()
+			}
+			require.Equal(t, "in", states(one))
+		})
+	}
 }

@@ -87,9 +87,7 @@ func TestPermits(t *testing.T) { // rule P1
 
 // alone waits with Alone, on a goroutine of its own.
 func (c *caller) alone(deadline time.Time) {
-	c.state = "waiting"
-	go func() { c.state = outcome(c.turn.Alone(c.ctx, deadline)) }()
-	synctest.Wait()
+	c.waits(func() error { return c.turn.Alone(c.ctx, deadline) })
 }
 
 func TestExclusiveTurnBesidePermits(t *testing.T) { // rule P6
@@ -161,8 +159,7 @@ func TestExclusiveTurnBesidePermits(t *testing.T) { // rule P6
 	})
 	bubble(t, "it follows when those before it are at work, or wait elsewhere", func(t *testing.T, q *queue) {
 		all := arrive(q, "k", permits(4), permits(4), permits(4), permits(4), exclusive)
-		all[4].state = "waiting"
-		go func() { all[4].state = outcome(all[4].turn.Follow(t.Context(), time.Time{})) }()
+		all[4].waits(func() error { return all[4].turn.Follow(t.Context(), time.Time{}) })
 		all[0].turn.Await()
 		all[1].turn.Aside()
 		all[2].turn.Arrived()

@@ -13,20 +13,31 @@ import (
 
 // With one holder and 64 callers that arrive at the same moment, exactly limit callers wait, and the rest is refused.
 func TestThresholdIsExact(t *testing.T) {
-	const callers = 64
 	for _, limit := range []int{0, 1, 7, 31, 62, 63, 64, 100} {
-		for range 50 {
-			q := newQueue()
-			served, refused := rush(t, q, callers, limit)
-			require.Equal(t, min(limit, callers), served, "limit %d", limit)
-			require.Equal(t, callers-min(limit, callers), refused, "limit %d", limit)
-			requireUnused(t, q)
-		}
+		requireExact(t, limit, ask{Limit: limit}, local.ErrQueueFull)
 	}
 }
 
-// rush lets callers enter at once while the key is held, until all of them wait or have been refused.
-func rush(t *testing.T, q *queue, callers, limit int) (served, refused int) {
+// The same of MaxAhead.
+func TestMaxAheadIsExact(t *testing.T) {
+	requireExact(t, 7, ask{Limit: local.Unlimited, MaxAhead: 7}, local.ErrHopeless)
+	require.ErrorIs(t, local.ErrHopeless, local.ErrQueueFull)
+}
+
+func requireExact(t *testing.T, limit int, a ask, full error) {
+	t.Helper()
+	const callers = 64
+	for range 50 {
+		q := newQueue()
+		served, refused := rush(t, q, callers, a, full)
+		require.Equal(t, min(limit, callers), served, "limit %d", limit)
+		require.Equal(t, callers-min(limit, callers), refused, "limit %d", limit)
+		requireUnused(t, q)
+	}
+}
+
+// rush lets callers enter at once while the key is held, until all of them wait or have been refused with full.
+func rush(t *testing.T, q *queue, callers int, a ask, full error) (served, refused int) {
 	var holder local.Turn[*baton]
 	require.NoError(t, q.Enter(t.Context(), &holder, "k", exclusive))
 	var all, here sync.WaitGroup
@@ -38,13 +49,13 @@ func rush(t *testing.T, q *queue, callers, limit int) (served, refused int) {
 			var turn local.Turn[*baton]
 			here.Done()
 			<-start
-			switch err := q.Enter(t.Context(), &turn, "k", ask{Limit: limit}); err {
+			switch err := q.Enter(t.Context(), &turn, "k", a); err {
 			case nil:
 				in.Add(1)
 				if turn.Pass() == local.Kept {
 					turn.Leave()
 				}
-			case local.ErrQueueFull:
+			case full:
 				out.Add(1)
 			default:
 				t.Error(err)
@@ -55,11 +66,12 @@ func rush(t *testing.T, q *queue, callers, limit int) (served, refused int) {
 	close(start)
 	for waiting := 0; waiting+int(out.Load()) < callers; _, waiting = inUse(q) {
 	}
-	require.Equal(t, local.Passed == holder.Pass(), limit > 0)
-	if limit == 0 {
+	passed := holder.Pass() == local.Passed
+	if !passed {
 		holder.Leave()
 	}
 	all.Wait()
+	require.Equal(t, in.Load() > 0, passed)
 	return int(in.Load()), int(out.Load())
 }
 
@@ -110,7 +122,6 @@ func TestWaitersAreCountedNoLongerThanTheLimitDoes(t *testing.T) {
 		require.EqualValues(t, 2, counted.Load())
 		require.Equal(t, local.Passed, holder.turn.Pass())
 		require.EqualValues(t, 1, counted.Load(), "at once")
-		synctest.Wait()
 		end(q, all[0], all[1])
 	})
 	bubble(t, "shared, and again", func(t *testing.T, q *queue) {
