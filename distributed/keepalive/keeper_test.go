@@ -16,9 +16,7 @@ import (
 )
 
 func TestRenewed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := serve(renewed)
-		defer s.Close()
+	serving(t, renewed, func(t *testing.T, s *service) {
 		start, l, earlier := time.Now(), s.grant(), s.grant()
 		earlier.RenewBy(start.Add(ttl / 12))
 		earlier.RenewBy(start.Add(ttl / 2))
@@ -45,40 +43,27 @@ func TestRenewed(t *testing.T) {
 }
 
 func TestRenewalAnsweredGone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, w := serve(ended), new(witness)
-		defer s.Close()
-		l := s.grant()
-		l.Watch(w, l)
-		time.Sleep(ttl / 6)
-		synctest.Wait()
+	serving(t, ended, func(t *testing.T, s *service) {
+		l, w := s.watched()
+		sleep(ttl / 6)
 		assert.True(t, isLost(l))
 		assert.False(t, l.Healthy())
 		assert.Equal(t, []distributed.Lease{l}, w.lost)
-		time.Sleep(ttl)
-		synctest.Wait()
+		sleep(ttl)
 		assert.Len(t, s.times(l), 1)
 		assert.Len(t, w.lost, 1)
 	})
 }
 
 func TestUnknownThenRecovered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var healed atomic.Bool
-		s := serve(func(ctx context.Context, l *lease) {
-			if healed.Load() {
-				renewed(ctx, l)
-			}
-		})
-		defer s.Close()
+	serving(t, unknown, func(t *testing.T, s *service) {
 		l := s.grant()
 		time.Sleep(ttl/6 + ttl/5)
 		assert.False(t, l.Healthy())
 		assert.InDelta(t, 1+30/5, len(s.times(l)), 1, "it is asked again every T/30")
 		assert.False(t, isLost(l))
-		healed.Store(true)
-		time.Sleep(ttl / 30)
-		synctest.Wait()
+		s.answers(renewed)
+		sleep(ttl / 30)
 		assert.True(t, l.Healthy())
 		time.Sleep(2 * ttl)
 		assert.True(t, l.Healthy())
@@ -89,9 +74,7 @@ func TestUnknownThenRecovered(t *testing.T) {
 func TestUnknownUntilOver(t *testing.T) {
 	for name, answer := range map[string]func(context.Context, *lease){"refused": unknown, "hanging": hangs} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := serve(answer)
-				defer s.Close()
+			serving(t, answer, func(t *testing.T, s *service) {
 				l := s.grant()
 				until := l.Until()
 				<-l.Lost()
@@ -103,9 +86,7 @@ func TestUnknownUntilOver(t *testing.T) {
 }
 
 func TestHealthyKnowsALateAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := serve(hangs)
-		defer s.Close()
+	serving(t, hangs, func(t *testing.T, s *service) {
 		l := s.grant()
 		time.Sleep(ttl/6 + ttl/12)
 		assert.True(t, l.Healthy(), "an answer may take a while")
@@ -144,17 +125,15 @@ func TestEarlyAnswerInALateBatch(t *testing.T) {
 
 // Only a few calls are under way however many leases are due and however long the backend hangs; all leases end on time.
 func TestHangingBackend(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var running, most atomic.Int32
-		s := serve(nil)
-		defer s.Close()
-		s.answer = func(ctx context.Context, _ *lease) {
-			if ctx.Err() == nil {
-				most.Store(max(most.Load(), running.Add(1)))
-				defer running.Add(-1)
-				<-ctx.Done()
-			}
+	var running, most atomic.Int32
+	counted := func(ctx context.Context, _ *lease) {
+		if ctx.Err() == nil {
+			most.Store(max(most.Load(), running.Add(1)))
+			defer running.Add(-1)
+			<-ctx.Done()
 		}
+	}
+	serving(t, counted, func(t *testing.T, s *service) {
 		var leases []*lease
 		for range 200 {
 			leases = append(leases, s.grant())
@@ -277,32 +256,21 @@ func TestKeeperClose(t *testing.T) {
 
 // A Watcher receives each renewal and each try without answer, and none once a release has begun.
 func TestTheWatcherIsToldOfEachRenewal(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var away atomic.Bool
-		s := serve(func(ctx context.Context, l *lease) {
-			if !away.Load() {
-				renewed(ctx, l)
-			}
-		})
-		defer s.Close()
-		l, r := s.grant(), new(witness)
-		l.Watch(r, l)
+	serving(t, renewed, func(t *testing.T, s *service) {
+		l, r := s.watched()
 		start := time.Now()
-		time.Sleep(ttl/6 + ttl/2)
-		synctest.Wait()
+		sleep(ttl/6 + ttl/2)
 		require.Equal(t, []error{nil, nil}, r.renewed, "the claim and a renewal")
 		require.Equal(t, start.Add(ttl/6), r.sent[0])
-		away.Store(true)
-		time.Sleep(ttl/6 + ttl/10)
-		synctest.Wait()
+		s.answers(unknown)
+		sleep(ttl/6 + ttl/10)
 		require.Greater(t, len(r.renewed), 3, "each try")
 		for _, err := range r.renewed[2:] {
 			require.ErrorIs(t, err, distributed.ErrUnavailable)
 		}
 		require.True(t, l.Finish())
 		n := len(r.renewed)
-		time.Sleep(ttl)
-		synctest.Wait()
+		sleep(ttl)
 		require.Len(t, r.renewed, n)
 		require.Empty(t, r.lost)
 	})
@@ -310,28 +278,17 @@ func TestTheWatcherIsToldOfEachRenewal(t *testing.T) {
 
 // An unread grant is not claimed. That is no failure, and once it is received it is claimed soon.
 func TestPostponedRenewalIsNoFailure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var received atomic.Bool
-		s := serve(func(ctx context.Context, l *lease) {
-			if !received.Load() {
-				l.Postpone()
-				return
-			}
-			renewed(ctx, l)
-		})
-		defer s.Close()
-		l, r := s.grant(), new(witness)
-		l.Watch(r, l)
+	serving(t, postponed, func(t *testing.T, s *service) {
+		l, r := s.watched()
 		for time.Until(l.Until()) > ttl/30 {
 			require.True(t, l.Healthy())
 			time.Sleep(ttl / 300)
 		}
 		synctest.Wait()
 		require.Empty(t, r.renewed)
-		received.Store(true)
+		s.answers(renewed)
 		window := l.Until()
-		time.Sleep(ttl / 30)
-		synctest.Wait()
+		sleep(ttl / 30)
 		require.True(t, l.Until().After(window), "claimed")
 		require.Equal(t, []error{nil}, r.renewed)
 		l.Finish()

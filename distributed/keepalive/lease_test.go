@@ -16,17 +16,13 @@ import (
 )
 
 func TestAbandoned(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, w := serve(renewed), new(witness)
-		defer s.Close()
-		l := s.grant()
-		l.Watch(w, l)
+	serving(t, renewed, func(t *testing.T, s *service) {
+		l, w := s.watched()
 		l.Abandon()
 		l.Abandon()
 		assert.False(t, l.Healthy())
 		assert.False(t, isLost(l))
-		time.Sleep(time.Until(l.Until()))
-		synctest.Wait()
+		sleep(time.Until(l.Until()))
 		assert.True(t, isLost(l))
 		assert.Len(t, w.lost, 1)
 		assert.Empty(t, s.times(l))
@@ -35,9 +31,7 @@ func TestAbandoned(t *testing.T) {
 }
 
 func TestAbandonedCanBeReleased(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := serve(renewed)
-		defer s.Close()
+	serving(t, renewed, func(t *testing.T, s *service) {
 		l := s.grant()
 		l.Abandon()
 		assert.True(t, l.Finish())
@@ -47,19 +41,15 @@ func TestAbandonedCanBeReleased(t *testing.T) {
 }
 
 func TestFinishIsSilent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, w := serve(renewed), new(witness)
-		defer s.Close()
-		l := s.grant()
-		l.Watch(w, l)
+	serving(t, renewed, func(t *testing.T, s *service) {
+		l, w := s.watched()
 		require.True(t, l.Finish())
 		assert.True(t, l.Finish(), "again")
 		l.Abandon()
 		assert.False(t, l.End(), "it is not held any more")
 		l.SetContended(true)
 		assert.True(t, l.Contended())
-		time.Sleep(2 * ttl)
-		synctest.Wait()
+		sleep(2 * ttl)
 		assert.False(t, isLost(l))
 		assert.Empty(t, w.lost)
 		assert.Empty(t, w.contended)
@@ -69,10 +59,8 @@ func TestFinishIsSilent(t *testing.T) {
 }
 
 func TestFinishOfALeaseThatIsOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, w := serve(unknown), new(witness)
-		defer s.Close()
-		l := new(lease)
+	serving(t, unknown, func(t *testing.T, s *service) {
+		l, w := new(lease), new(witness)
 		s.Keep(&l.Lease, l, ttl, time.Now(), time.Now().Add(time.Second))
 		l.Watch(w, l)
 		assert.False(t, l.Finish(), "before any timer has fired")
@@ -87,8 +75,7 @@ func TestFinishRacesEnd(t *testing.T) {
 	s := serve(renewed)
 	defer s.Close()
 	for range 2000 {
-		l, w := s.grant(), new(witness)
-		l.Watch(w, l)
+		l, w := s.watched()
 		var finished, ended atomic.Bool
 		var all sync.WaitGroup
 		all.Go(func() { finished.Store(l.Finish()) })
@@ -209,8 +196,7 @@ func TestRenewalUnderWayIsTheLast(t *testing.T) {
 				assert.Equal(t, answered, until.After(window))
 				time.Sleep(time.Until(until) - 1)
 				assert.False(t, isLost(l))
-				time.Sleep(time.Nanosecond)
-				synctest.Wait()
+				sleep(time.Nanosecond)
 				assert.True(t, isLost(l))
 				assert.Len(t, s.times(l), 1)
 				require.Len(t, w.renewed, 1)
@@ -299,9 +285,7 @@ func TestRenewalThatWasNotSent(t *testing.T) {
 // Answers that come late: to a renewal that was sent before the lease was abandoned; to an older one; and when the lease is lost, for nobody
 // holds it by then.
 func TestLateAnswers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := serve(unknown)
-		defer s.Close()
+	serving(t, unknown, func(t *testing.T, s *service) {
 		l := s.grant()
 		window := l.Until()
 		l.Abandon()

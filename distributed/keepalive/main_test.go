@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -40,10 +41,9 @@ func (l *lease) StartRelease() bool {
 // service is a keeper whose renewals answer handles.
 type service struct {
 	*keepalive.Keeper
+	mu     sync.Mutex // guards all below
 	answer func(ctx context.Context, l *lease)
-	mu     sync.Mutex
 	asked  map[*lease][]time.Time // when the renewal of each lease was requested
-	calls  int
 }
 
 func serve(answer func(ctx context.Context, l *lease)) *service {
@@ -52,18 +52,34 @@ func serve(answer func(ctx context.Context, l *lease)) *service {
 	return s
 }
 
+// serving runs a test in a bubble, with a service that answers so.
+func serving(t *testing.T, answer func(ctx context.Context, l *lease), test func(t *testing.T, s *service)) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(answer)
+		defer s.Close()
+		test(t, s)
+	})
+}
+
 func (s *service) renew(ctx context.Context, due []distributed.Lease) {
 	now := time.Now()
 	s.mu.Lock()
-	s.calls++
+	answer := s.answer
 	for _, w := range due {
 		l := w.(*lease)
 		s.asked[l] = append(s.asked[l], now)
 	}
 	s.mu.Unlock()
 	for _, w := range due {
-		s.answer(ctx, w.(*lease))
+		answer(ctx, w.(*lease))
 	}
+}
+
+// answers sets the answer from now on.
+func (s *service) answers(answer func(ctx context.Context, l *lease)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answer = answer
 }
 
 // grant starts a lease with its claim window, as a backend does.
@@ -74,16 +90,24 @@ func (s *service) grant() *lease {
 	return l
 }
 
+// watched is grant of a lease that a witness watches.
+func (s *service) watched() (*lease, *witness) {
+	l, w := s.grant(), new(witness)
+	l.Watch(w, l)
+	return l, w
+}
+
 func (s *service) times(l *lease) []time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.asked[l])
 }
 
-func renewed(_ context.Context, l *lease) { l.Renewed(distributed.Validity(time.Now(), ttl)) }
-func ended(_ context.Context, l *lease)   { l.End() }
-func unknown(context.Context, *lease)     {}
-func hangs(ctx context.Context, _ *lease) { <-ctx.Done() }
+func renewed(_ context.Context, l *lease)   { l.Renewed(distributed.Validity(time.Now(), ttl)) }
+func ended(_ context.Context, l *lease)     { l.End() }
+func postponed(_ context.Context, l *lease) { l.Postpone() }
+func unknown(context.Context, *lease)       {}
+func hangs(ctx context.Context, _ *lease)   { <-ctx.Done() }
 
 // witness records the events of a Watcher.
 type witness struct {
@@ -95,28 +119,27 @@ type witness struct {
 	sent      []time.Time // the renewals
 }
 
-func (w *witness) LeaseLost(l distributed.Lease) {
+func (w *witness) note(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.lost = append(w.lost, l)
+	f()
 }
 
+func (w *witness) LeaseLost(l distributed.Lease) { w.note(func() { w.lost = append(w.lost, l) }) }
 func (w *witness) LeaseContended(l distributed.Lease) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.contended = append(w.contended, l)
+	w.note(func() { w.contended = append(w.contended, l) })
 }
-
 func (w *witness) LeaseReleased(_ distributed.Lease, err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.released = append(w.released, err)
+	w.note(func() { w.released = append(w.released, err) })
+}
+func (w *witness) LeaseRenewed(_ distributed.Lease, sent time.Time, err error) {
+	w.note(func() { w.renewed, w.sent = append(w.renewed, err), append(w.sent, sent) })
 }
 
-func (w *witness) LeaseRenewed(_ distributed.Lease, sent time.Time, err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.renewed, w.sent = append(w.renewed, err), append(w.sent, sent)
+// sleep returns when all has been done that happens in the meantime.
+func sleep(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
 }
 
 func isLost(l distributed.Lease) bool {
