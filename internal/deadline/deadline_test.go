@@ -34,7 +34,15 @@ type recorder struct {
 	calls [][]int
 }
 
-func record() *recorder { return &recorder{start: time.Now(), fired: make(map[int]time.Duration)} }
+// recorded runs a test in a bubble, with a set whose items r writes down.
+func recorded(t *testing.T, test func(t *testing.T, r *recorder, s *deadline.Set[int])) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{start: time.Now(), fired: make(map[int]time.Duration)}
+		s := deadline.New(r.fire)
+		defer s.Close()
+		test(t, r, s)
+	})
+}
 
 func (r *recorder) fire(now time.Time, due []int) {
 	r.mu.Lock()
@@ -46,10 +54,7 @@ func (r *recorder) fire(now time.Time, due []int) {
 }
 
 func TestFiresInOrderAndTogether(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := record()
-		s := deadline.New(r.fire)
-		defer s.Close()
+	recorded(t, func(t *testing.T, r *recorder, s *deadline.Set[int]) {
 		for id, after := range []time.Duration{5, 1, 3, 1, 4, -2} {
 			s.Put(newItem(id), r.start.Add(after*time.Second))
 		}
@@ -71,10 +76,7 @@ func sorted(calls [][]int) [][]int {
 }
 
 func TestMovedItemFiresOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := record()
-		s := deadline.New(r.fire)
-		defer s.Close()
+	recorded(t, func(t *testing.T, r *recorder, s *deadline.Set[int]) {
 		later, sooner := newItem(1), newItem(2)
 		s.Put(later, r.start.Add(time.Second))
 		s.Put(sooner, r.start.Add(time.Hour))
@@ -88,10 +90,7 @@ func TestMovedItemFiresOnce(t *testing.T) {
 }
 
 func TestRemove(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := record()
-		s := deadline.New(r.fire)
-		defer s.Close()
+	recorded(t, func(t *testing.T, r *recorder, s *deadline.Set[int]) {
 		it := newItem(1)
 		assert.False(t, s.Remove(it), "never put")
 		s.Put(it, r.start.Add(time.Second))
@@ -146,9 +145,7 @@ func TestFiresOverlap(t *testing.T) {
 }
 
 func TestCloseDropsAll(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := record()
-		s := deadline.New(r.fire)
+	recorded(t, func(t *testing.T, r *recorder, s *deadline.Set[int]) {
 		it := newItem(1)
 		s.Put(it, r.start.Add(time.Second))
 		s.Close()
@@ -193,7 +190,7 @@ func TestRemoveRacesTimer(t *testing.T) {
 func FuzzAgainstModel(f *testing.F) {
 	f.Add([]byte{0, 10, 1, 10, 2, 5, 0, 30, 100, 250, 251, 3, 3})
 	f.Fuzz(func(t *testing.T, ops []byte) {
-		synctest.Test(t, func(t *testing.T) { runModel(t, ops) })
+		recorded(t, func(t *testing.T, r *recorder, s *deadline.Set[int]) { runModel(t, r, s, ops) })
 	})
 }
 
@@ -204,17 +201,14 @@ func TestAgainstModel(t *testing.T) {
 		for i := range ops {
 			ops[i] = byte(rnd.Uint32())
 		}
-		synctest.Test(t, func(t *testing.T) { runModel(t, ops) })
+		recorded(t, func(t *testing.T, r *recorder, s *deadline.Set[int]) { runModel(t, r, s, ops) })
 	}
 }
 
 // runModel lets a Set and a plain map do the same: put or move an item, remove it, let time pass. Each pair of bytes is
 // one step.
-func runModel(t *testing.T, ops []byte) {
+func runModel(t *testing.T, r *recorder, s *deadline.Set[int], ops []byte) {
 	const items = 32
-	r := record()
-	s := deadline.New(r.fire)
-	defer s.Close()
 	all := make([]*deadline.Item[int], items)
 	for i := range all {
 		all[i] = newItem(i)
