@@ -76,8 +76,7 @@ func isNow(value any) bool {
 // The database's clock is set back by an hour. A right lasts no longer than its TTL from when somebody has looked, so what a dead process had
 // is free soon: for one that asks, for one that is queued behind it, and for one that does not wait. Fences go on.
 func TestClockIsSetBack(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
-		b := d.backend(t)
+	eachBackend(t, func(t *testing.T, _ *database, b *Backend) {
 		before := map[string]uint64{"asked": 0, "tried": 0, "queued": 0}
 		for key := range before {
 			l := enter(t, b, key)

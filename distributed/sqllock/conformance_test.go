@@ -25,11 +25,11 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-func service(t locktest.TB, d *database, opts ...Option) locktest.Service {
-	b := d.backend(t, opts...)
+func service(t locktest.TB, d *database) locktest.Service {
+	b := d.backend(t)
 	return locktest.Service{
 		Backend: b,
-		Another: func() distributed.Backend { return d.backend(t, opts...) },
+		Another: func() distributed.Backend { return d.backend(t) },
 		Expire:  func(key string) { expire(t, b, key) },
 		Forget: func(key string) {
 			name, _ := storedName(key)

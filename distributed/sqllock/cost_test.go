@@ -18,8 +18,7 @@ import (
 // A lone caller pays one statement to lock and one to unlock, and one for both if it locks again; for a permit, too. A refusal costs a look
 // or two.
 func TestLoneCaller(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
-		b := d.backend(t)
+	eachBackend(t, func(t *testing.T, d *database, b *Backend) {
 		free(t, enter(t, b, "first"))       // makes the connection
 		fewest := func(what func()) int64 { // the looks of holders come in between
 			least := int64(math.MaxInt64)
@@ -87,8 +86,7 @@ func TestManyLeases(t *testing.T) {
 
 // Waiting and holding need no connection.
 func TestIdleHoldsNoConnection(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
-		b := d.backend(t)
+	eachBackend(t, func(t *testing.T, _ *database, b *Backend) {
 		holder := enter(t, b, "key")
 		var places []distributed.Place
 		for i := range 200 {
@@ -109,8 +107,7 @@ func TestIdleHoldsNoConnection(t *testing.T) {
 
 // A caller that keeps all connections of the pool and asks for a lock is refused in time, and nothing hangs.
 func TestExhaustedPool(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
-		b := d.backend(t)
+	eachBackend(t, func(t *testing.T, _ *database, b *Backend) {
 		b.db.SetMaxOpenConns(1)
 		l := enter(t, b, "outer")
 		conn, err := b.db.Conn(t.Context())

@@ -40,8 +40,7 @@ func TestOneTransactionRemovesFromARow(t *testing.T) {
 // database's time is behind the fences, as when its clock was set back, the blocks of both end alike. The first one gives back none that
 // the second has used, whichever comes first.
 func TestReleasesOfOneLockThatMeetGiveBackTheirOwnFences(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
-		b := d.backend(t)
+	eachBackend(t, func(t *testing.T, _ *database, b *Backend) {
 		free(t, enter(t, b, "k"))
 		run(t, b, "UPDATE {locks} SET fence = fence + 3600000000000")
 		for _, turned := range []bool{false, true} {

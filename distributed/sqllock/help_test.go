@@ -60,7 +60,6 @@ func newServer(t locktest.TB, s *dbtest.Server) *database {
 	return migrated(t, d)
 }
 
-// at is the database of a URL.
 func at(url string) *database {
 	return (&database{dialect: dialectOf(url), url: url}).over(connectorOf(url))
 }
@@ -131,7 +130,6 @@ func openURL(url string) (distributed.Backend, error) {
 	return New(sql.OpenDB(connectorOf(url)), dialectOf(url), WithOwnedDB())
 }
 
-// open opens the database over the wire.
 func (d *database) open() *sql.DB {
 	db := sql.OpenDB(wired{d.connector, d.wire})
 	db.SetMaxIdleConns(4)
@@ -159,15 +157,20 @@ func backendOn(t locktest.TB, db *sql.DB, d Dialect, opts ...Option) *Backend {
 	return b
 }
 
-// each runs a test on a database of each kind.
-func each(t *testing.T, test func(t *testing.T, d *database)) {
+// parallel runs a test for each case, all at the same time.
+func parallel[C any](t *testing.T, cases map[string]C, test func(t *testing.T, name string, c C)) {
 	t.Parallel()
-	for name, open := range databases {
+	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(t, open(t))
+			test(t, name, c)
 		})
 	}
+}
+
+// each runs a test on a database of each kind.
+func each(t *testing.T, test func(t *testing.T, d *database)) {
+	parallel(t, databases, func(t *testing.T, _ string, open func(locktest.TB) *database) { test(t, open(t)) })
 }
 
 // onServers is each for those that have a server.
@@ -177,6 +180,11 @@ func onServers(t *testing.T, test func(t *testing.T, d *database)) {
 			test(t, d)
 		}
 	})
+}
+
+// eachBackend is each with a Backend.
+func eachBackend(t *testing.T, test func(t *testing.T, d *database, b *Backend)) {
+	each(t, func(t *testing.T, d *database) { test(t, d, d.backend(t)) })
 }
 
 // onOwnServers is onServers for servers of the test's own. They run at the same time, however many tests do: they wait most of the time.
@@ -233,7 +241,6 @@ func enter(t testing.TB, b *Backend, key string, more ...testlocker.Change) dist
 	return l
 }
 
-// queue gets a place.
 func queue(t testing.TB, b *Backend, key string, more ...testlocker.Change) distributed.Place {
 	t.Helper()
 	_, p, err := try(t.Context(), b, key, more...)

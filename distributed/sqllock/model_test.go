@@ -167,8 +167,7 @@ func (w *wire) breaksAtRandom(rnd *rand.Rand) {
 
 // A request or an answer that is lost has one effect: the same lease, with the same fences, and nothing beside it.
 func TestLostStatements(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
-		b := d.backend(t)
+	eachBackend(t, func(t *testing.T, d *database, b *Backend) {
 		enter(t, b, "other") // makes the connection
 		for _, how := range []fault{lostRequest, lostReply, collides} {
 			broken := d.wire.breaksOnce("wllock_locks", how)
@@ -233,8 +232,7 @@ func TestARepeatKnowsThatItHasReleased(t *testing.T) {
 
 // A lease that had expired in the database, and was taken over by another, is lost, though the row names it as the one before.
 func TestALeaseThatWasTakenOverIsLost(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
-		b := d.backend(t)
+	eachBackend(t, func(t *testing.T, d *database, b *Backend) {
 		l := enter(t, b, "k")
 		run(t, b, "UPDATE {locks} SET expires_at = {now} WHERE name = $1", "k")
 		enter(t, d.backend(t), "k")

@@ -124,8 +124,7 @@ func TestRepeatedPermitHasFencesOfItsOwn(t *testing.T) {
 // Permits beside the owner are renewed without the lock's row: a transaction that found one expired may have let another in, and delete it
 // after that renewal. So an answer that comes after the lease's end renews nothing, and the row is removed.
 func TestALateAnswerDoesNotRenewAPermit(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
-		b := d.backend(t)
+	eachBackend(t, func(t *testing.T, _ *database, b *Backend) {
 		b.renewing <- struct{}{} // no other renewal
 		enter(t, b, "key", permits(2), lasting(time.Second), by("owner"))
 		l := enter(t, b, "key", permits(2), lasting(time.Second), by("beside"))

@@ -14,12 +14,15 @@ import (
 	"github.com/wllock/wllock/internal/testscope"
 )
 
-// reap runs a turn that is due.
-func reap(t *testing.T, b *Backend) {
+// reap runs a turn that is due, after which so many locks have rows.
+func reap(t *testing.T, b *Backend, left int) {
 	t.Helper()
-	run(t, b, "UPDATE {meta} SET value = {now} - $1 WHERE name = 'reaper'", micros(b.set.reapTick()))
+	run(t, b, turnIsDue, micros(b.set.reapTick()))
 	require.NoError(t, b.reapTurn(t.Context()))
+	require.Equal(t, left, rowsOf(t, b, "locks"), "rows of locks")
 }
+
+const turnIsDue = "UPDATE {meta} SET value = {now} - $1 WHERE name = 'reaper'"
 
 // fill makes rows of free locks that were last used so long ago.
 func fill(t *testing.T, b *Backend, n int, age time.Duration) {
@@ -43,40 +46,34 @@ func leaveWaiter(t *testing.T, b *Backend, name string) {
 
 // The row of a lock goes a day after its last use. What is held, shared, waited for, or was used lately stays.
 func TestReaper(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
-		b := d.backend(t)
+	eachBackend(t, func(t *testing.T, _ *database, b *Backend) {
 		free(t, enter(t, b, "unused"))
 		enter(t, b, "crashed").Abandon()
 		enter(t, b, "used")
 		enter(t, b, "waited for").Abandon()
 		enter(t, b, "shared", reading).Abandon()
 		enter(t, b, "shared", reading, by("another"))
-		reap(t, b)
-		require.Equal(t, 5, rowsOf(t, b, "locks"), "none is old")
+		reap(t, b, 5) // none is old
 		aged(t, b, 2*DefaultReapAge)
 		leaveWaiter(t, b, "waited for")
 		run(t, b, "UPDATE {locks} SET update_time = {now} WHERE name = 'used'")
 		run(t, b, "UPDATE {waiters} SET expires_at = {now} + ttl") // they have heartbeats, and renewals
-		reap(t, b)
-		require.Equal(t, 3, rowsOf(t, b, "locks"))
+		reap(t, b, 3)
 		require.Equal(t, 2, rowsOf(t, b, "waiters"))
 	})
 }
 
 // A row goes when its fence lies behind the clock by a day. So a new row's fences are above it, also if the clock is set back by so much.
 func TestReaperKeepsFencesThatAClockSetBackMightRepeat(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
-		b := d.backend(t)
+	eachBackend(t, func(t *testing.T, _ *database, b *Backend) {
 		free(t, enter(t, b, "unused"))
 		aged(t, b, 2*DefaultReapAge)
-		fence := func(ahead time.Duration) {
+		fence := func(ahead time.Duration, left int) {
 			run(t, b, "UPDATE {locks} SET fence = ({now} - $1) * 1000", micros(DefaultReapAge-ahead))
-			reap(t, b)
+			reap(t, b, left)
 		}
-		fence(time.Minute)
-		require.Equal(t, 1, rowsOf(t, b, "locks"))
-		fence(-b.set.reapTick() - time.Minute)
-		require.Zero(t, rowsOf(t, b, "locks"))
+		fence(time.Minute, 1)
+		fence(-b.set.reapTick()-time.Minute, 0)
 	})
 }
 
@@ -98,9 +95,8 @@ func TestReaperTakesAllThatIsUnused(t *testing.T) {
 		require.EqualValues(t, 1, rows)
 		require.WithinDuration(t, time.Now().Add(-DefaultReapAge-time.Hour), since, time.Minute)
 		d.wire.logTo(func(text string) { assert.NotContains(t, text, "BEGIN") })
-		reap(t, b)
+		reap(t, b, 1)
 		d.wire.filtered(nil)
-		require.Equal(t, 1, rowsOf(t, b, "locks"))
 		rows, since = backlog()
 		require.Zero(t, rows)
 		require.Zero(t, since)
@@ -110,8 +106,7 @@ func TestReaperTakesAllThatIsUnused(t *testing.T) {
 
 // The next turn takes what one that was broken off has left.
 func TestReaperThatIsBrokenOffIsNotInVain(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
-		b := d.backend(t)
+	eachBackend(t, func(t *testing.T, d *database, b *Backend) {
 		fill(t, b, reapRange+10, 2*DefaultReapAge)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -121,12 +116,11 @@ func TestReaperThatIsBrokenOffIsNotInVain(t *testing.T) {
 				cancel()
 			}
 		})
-		run(t, b, "UPDATE {meta} SET value = {now} - $1 WHERE name = 'reaper'", micros(b.set.reapTick()))
+		run(t, b, turnIsDue, micros(b.set.reapTick()))
 		require.Error(t, b.reapTurn(ctx))
 		d.wire.filtered(nil)
 		require.Equal(t, 10, rowsOf(t, b, "locks"))
-		reap(t, b)
-		require.Zero(t, rowsOf(t, b, "locks"))
+		reap(t, b, 0)
 	})
 }
 
@@ -139,8 +133,7 @@ func TestReaperWaitsForNoLockedRow(t *testing.T) {
 		for _, key := range []string{"a used one", "order:000007"} {
 			lockRow(t, d.backend(t), key)
 		}
-		reap(t, b)
-		require.Equal(t, 2, rowsOf(t, b, "locks"))
+		reap(t, b, 2)
 	})
 }
 
@@ -148,7 +141,7 @@ func TestReaperWaitsForNoLockedRow(t *testing.T) {
 func TestReaperGoesByTurns(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		a, b := d.backend(t), d.backend(t)
-		reap(t, a)
+		reap(t, a, 0)
 		fill(t, b, 10, 2*DefaultReapAge)
 		require.NoError(t, b.reapTurn(t.Context()))
 		require.Equal(t, 10, rowsOf(t, b, "locks"))
@@ -161,10 +154,9 @@ func TestReaperGoesByTurns(t *testing.T) {
 // The database's clock is set forward by days: rows of holders and waiters look old until they are renewed. The reaper leaves them, and the
 // next turn takes what is unused.
 func TestReaperSparesRowsInUseWhenTheClockIsSetForward(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
-		b := d.backend(t)
+	eachBackend(t, func(t *testing.T, _ *database, b *Backend) {
 		fill(t, b, 10, 2*DefaultReapAge)
-		reap(t, b)
+		reap(t, b, 0)
 		fill(t, b, 10, time.Hour)
 		held := enter(t, b, "held")
 		enter(t, b, "another")
@@ -174,8 +166,7 @@ func TestReaperSparesRowsInUseWhenTheClockIsSetForward(t *testing.T) {
 		require.Equal(t, 12, rowsOf(t, b, "locks"))
 		require.Equal(t, 1, rowsOf(t, b, "waiters"))
 		run(t, b, "UPDATE {locks} SET update_time = {now}, expires_at = {now} + 60000000 WHERE owner <> ''")
-		reap(t, b)
-		require.Equal(t, 2, rowsOf(t, b, "locks"))
+		reap(t, b, 2)
 		free(t, held)
 	})
 }
@@ -183,15 +174,14 @@ func TestReaperSparesRowsInUseWhenTheClockIsSetForward(t *testing.T) {
 // A place that nobody keeps is not counted for ever, also if the lock is held and renewed all the time. Nor are rows of waiters that
 // somebody has deleted by hand. Notes that have expired go.
 func TestReaperCountsAnew(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
-		b := d.backend(t)
+	eachBackend(t, func(t *testing.T, _ *database, b *Backend) {
 		l, other := enter(t, b, "leader"), enter(t, b, "k")
 		leaveWaiter(t, b, "leader")
 		aged(t, b, DefaultReapAge+2*time.Hour)
 		run(t, b, "UPDATE {locks} SET update_time = {now}, expires_at = {now} + $1", micros(time.Minute)) // both are renewed
 		run(t, b, "INSERT INTO {meta} (name, value, expires_at) VALUES ('a note', 1, 1)")
 		run(t, b, "UPDATE {locks} SET queued = 3, members = 2 WHERE name = 'k'")
-		reap(t, b)
+		reap(t, b, 2)
 		var counted, notes int
 		ask(t, b, "SELECT SUM(queued + members) FROM {locks}", &counted)
 		ask(t, b, "SELECT COUNT(*) FROM {meta} WHERE name = 'a note'", &notes)
@@ -204,11 +194,10 @@ func TestReaperCountsAnew(t *testing.T) {
 // A table of many unused rows holds up no lock while they are looked at and deleted, and no lease is lost.
 func TestReaperHoldsUpNoLock(t *testing.T) {
 	testscope.Long(t, "measures beside a large table")
-	each(t, func(t *testing.T, d *database) {
-		b := d.backend(t)
+	eachBackend(t, func(t *testing.T, _ *database, b *Backend) {
 		fill(t, b, testscope.Scale(50_000, 1_000_000), 2*DefaultReapAge)
 		held := enter(t, b, "held", lasting(5*time.Second))
-		run(t, b, "UPDATE {meta} SET value = {now} - $1 WHERE name = 'reaper'", micros(b.set.reapTick()))
+		run(t, b, turnIsDue, micros(b.set.reapTick()))
 		done := make(chan error)
 		go func() { done <- b.reapTurn(t.Context()) }()
 		worst := time.Duration(0)

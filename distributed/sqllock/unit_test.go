@@ -166,15 +166,11 @@ func TestARequestIsToldItsPlace(t *testing.T) {
 		require.Equal(t, queuedUp, got.outcome)
 		require.Equal(t, c.want, got.ahead)
 	}
-	each(t, func(t *testing.T, d *database) {
-		b := d.backend(t)
+	eachBackend(t, func(t *testing.T, _ *database, b *Backend) {
 		enter(t, b, "k")
-		name, _ := storedName("k")
 		for ahead := range 3 {
-			_, p, err := b.Enter(t.Context(), distributed.Request{Key: "k", Instance: "waiter", TTL: time.Minute})
-			require.NoError(t, err)
-			require.NotNil(t, p)
-			w := &b.known.of(name)[1+ahead].Wire
+			queue(t, b, "k", by("waiter"))
+			w := &b.known.of("k")[1+ahead].Wire
 			w.mu.Lock()
 			require.Equal(t, ahead, w.pace.ahead)
 			w.mu.Unlock()
