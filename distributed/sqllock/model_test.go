@@ -158,7 +158,7 @@ func (w *wire) breaksAtRandom(rnd *rand.Rand) {
 	last := false
 	w.breaksBy(func(s *statement) fault {
 		n := rnd.IntN(150)
-		if last = !last && n < 3 && !strings.HasPrefix(s.text, "ROLLBACK") && (n < 2 || s.text != "BEGIN"); last {
+		if last = !last && n < 3 && !strings.HasPrefix(s.text, "ROLLBACK"); last {
 			return []fault{lostRequest, lostReply, collides}[n]
 		}
 		return passes

@@ -24,7 +24,7 @@ type wire struct {
 	conns  []*wireConn              // so far
 }
 
-// statement is one on its way to the database. BEGIN and COMMIT of PostgreSQL are, too.
+// statement is one on its way to the database.
 type statement struct {
 	ctx      context.Context
 	text     string
@@ -127,16 +127,15 @@ func (s *statement) breaks(how fault) error {
 func (s *statement) collide() error {
 	switch s.conn.wire.dialect {
 	case PostgreSQL:
-		_, _ = s.conn.inner.ExecContext(context.Background(), "SELECT 1/0", nil) // nothing but a rollback works afterwards
+		_, _ = s.conn.innerConn.ExecContext(context.Background(), "SELECT 1/0", nil) // nothing but a rollback works afterwards
 		return &pgconn.PgError{Severity: "ERROR", Code: "40P01", Message: "deadlock detected"}
 	case MySQL:
-		_, _ = s.conn.inner.ExecContext(context.Background(), "ROLLBACK", nil)
+		_, _ = s.conn.innerConn.ExecContext(context.Background(), "ROLLBACK", nil)
 		return &mysql.MySQLError{Number: 1213, SQLState: [5]byte{'4', '0', '0', '0', '1'}, Message: "Deadlock found"}
 	}
 	return liteError(5)
 }
 
-// liteError is an error of SQLite.
 type liteError int
 
 func (liteError) Error() string { return "an error of SQLite" }
@@ -167,22 +166,23 @@ func (c wired) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn := &wireConn{Conn: inner, inner: inner.(innerConn), wire: c.wire}
+	conn := &wireConn{innerConn: inner.(innerConn), wire: c.wire}
 	c.wire.mu.Lock()
 	defer c.wire.mu.Unlock()
 	c.wire.conns = append(c.wire.conns, conn)
 	return conn, nil
 }
 
-// connections returns all so far.
 func (w *wire) connections() []*wireConn {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.conns)
 }
 
-// innerConn is what all three drivers can do.
+// innerConn is what all three drivers can do. Nothing but tests uses their transactions: those of a Backend are statements.
 type innerConn interface {
+	driver.Conn
+	driver.SessionResetter
 	driver.ExecerContext
 	driver.QueryerContext
 	driver.ConnPrepareContext
@@ -190,15 +190,14 @@ type innerConn interface {
 }
 
 type wireConn struct {
-	driver.Conn
-	inner innerConn
-	wire  *wire
-	dead  atomic.Bool // it is broken, and closed by database/sql when it is given back, or it is closed
+	innerConn
+	wire *wire
+	dead atomic.Bool // it is broken, and closed by database/sql when it is given back, or it is closed
 }
 
 func (c *wireConn) Close() error {
 	c.dead.Store(true)
-	return c.Conn.Close()
+	return c.innerConn.Close()
 }
 
 // carried has a statement go over the wire.
@@ -215,13 +214,13 @@ func carried[R any](c *wireConn, s statement, carryOut func() (R, error)) (r R, 
 
 func (c *wireConn) ExecContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Result, error) {
 	return carried(c, statement{ctx: ctx, text: text, args: args}, func() (driver.Result, error) {
-		return c.inner.ExecContext(ctx, text, args)
+		return c.innerConn.ExecContext(ctx, text, args)
 	})
 }
 
 func (c *wireConn) QueryContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Rows, error) {
 	return drained(carried(c, statement{ctx: ctx, text: text, args: args}, func() (driver.Rows, error) {
-		return c.inner.QueryContext(ctx, text, args)
+		return c.innerConn.QueryContext(ctx, text, args)
 	}))
 }
 
@@ -240,38 +239,20 @@ func (c *wireConn) PrepareContext(ctx context.Context, text string) (driver.Stmt
 	if c.dead.Load() {
 		return nil, errCut
 	}
-	stmt, err := c.inner.PrepareContext(ctx, text)
+	stmt, err := c.innerConn.PrepareContext(ctx, text)
 	if err != nil {
 		return nil, err
 	}
 	return &wireStmt{stmt, text, c}, nil
 }
 
-func (c *wireConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	tx, err := carried(c, statement{ctx: ctx, text: "BEGIN"}, func() (driver.Tx, error) { return c.inner.BeginTx(ctx, opts) })
-	switch {
-	case err == nil:
-		return &wireTx{tx, c}, nil
-	case tx != nil:
-		_ = tx.Rollback()
-	}
-	return nil, err
-}
-
-func (c *wireConn) ResetSession(ctx context.Context) error {
-	if r, ok := c.Conn.(driver.SessionResetter); ok {
-		return r.ResetSession(ctx)
-	}
-	return nil
-}
-
 func (c *wireConn) IsValid() bool {
-	v, ok := c.Conn.(driver.Validator)
+	v, ok := c.innerConn.(driver.Validator)
 	return !c.dead.Load() && (!ok || v.IsValid())
 }
 
 func (c *wireConn) CheckNamedValue(v *driver.NamedValue) error {
-	if n, ok := c.Conn.(driver.NamedValueChecker); ok {
+	if n, ok := c.innerConn.(driver.NamedValueChecker); ok {
 		return n.CheckNamedValue(v)
 	}
 	return driver.ErrSkip
@@ -295,17 +276,4 @@ func (s *wireStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (
 	return drained(carried(s.conn, statement{ctx: ctx, text: s.text, args: args, prepared: true}, func() (driver.Rows, error) {
 		return s.Stmt.(driver.StmtQueryContext).QueryContext(ctx, args)
 	}))
-}
-
-type wireTx struct {
-	driver.Tx
-	conn *wireConn
-}
-
-func (t *wireTx) Commit() error {
-	sent, err := carried(t.conn, statement{ctx: context.Background(), text: "COMMIT"}, func() (bool, error) { return true, t.Tx.Commit() })
-	if !sent {
-		_ = t.Tx.Rollback()
-	}
-	return err
 }
