@@ -127,41 +127,32 @@ func TestWaitingForAReleaseTakesNoPlaceAtTheGate(t *testing.T) {
 	})
 }
 
-// Releases that share a statement with one whose row is locked get through.
+// Releases that share a statement with one whose row is locked get through. Many permits whose row is locked wait for it together, and
+// releases of other locks do not.
 func TestRowThatStaysLockedHoldsUpNoRelease(t *testing.T) {
 	onServers(t, func(t *testing.T, d *database) {
-		b := d.backend(t)
-		stuck := enter(t, b, "k")
-		lockRow(t, d.backend(t), "k")
-		releasedBeside(t, b, stuck)
-	})
-}
-
-// Many permits of a lock whose row is locked are released: they wait for it together, and releases of other locks do not.
-func TestRowThatStaysLockedHoldsUpReleasesOfItsPermitsOnly(t *testing.T) {
-	onServers(t, func(t *testing.T, d *database) {
-		b := d.backend(t)
-		var stuck []distributed.Lease
-		for i := range maxBatch {
-			stuck = append(stuck, enter(t, b, "k", permits(maxBatch), by(fmt.Sprint(i))))
+		for name, n := range map[string]int{"lock": 1, "permits": maxBatch} {
+			t.Run(name, func(t *testing.T) {
+				b, as := d.backend(t), map[bool]testlocker.Change{true: permits(n), false: writing}[n > 1]
+				var stuck, others []distributed.Lease
+				for i := range n {
+					stuck = append(stuck, enter(t, b, name+" k", as, by(fmt.Sprint(i))))
+				}
+				lockRow(t, d.backend(t), name+" k")
+				for _, key := range []string{" a", " b", " y", " z"} {
+					others = append(others, enter(t, b, name+key))
+				}
+				start := time.Now()
+				for _, l := range append(stuck, others...) {
+					l.StartRelease()
+				}
+				for _, l := range others {
+					free(t, l)
+				}
+				testscope.InTime(t, time.Since(start), 8*time.Second, "the releases of other locks") // one after the other they take a minute
+			})
 		}
-		lockRow(t, d.backend(t), "k")
-		start := time.Now()
-		releasedBeside(t, b, stuck...)
-		testscope.InTime(t, time.Since(start), 8*time.Second, "the releases of other locks") // one after the other they take a minute
 	})
-}
-
-// releasedBeside has leases released beside some whose row is locked.
-func releasedBeside(t *testing.T, b *Backend, stuck ...distributed.Lease) {
-	t.Helper()
-	others := []distributed.Lease{enter(t, b, "a"), enter(t, b, "b"), enter(t, b, "y"), enter(t, b, "z")}
-	for _, l := range append(stuck, others...) {
-		l.StartRelease()
-	}
-	for _, l := range others {
-		free(t, l)
-	}
 }
 
 // A statement that asks for each column whether the lock is free has one time for all of them.
@@ -173,8 +164,7 @@ func TestOneTimeDecidesAllColumns(t *testing.T) {
 
 // Somebody deletes rows by hand: of waiters, which the next lock counts anew, and of all tables. Fences grow all the same.
 func TestRowsDeletedByHand(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
-		b := d.backend(t)
+	eachBackend(t, func(t *testing.T, _ *database, b *Backend) {
 		l := enter(t, b, "k")
 		first := fenceOf(t, l)
 		free(t, l)
@@ -194,8 +184,7 @@ func TestRowsDeletedByHand(t *testing.T) {
 
 // Whoever loses a lease because the database refuses the renewal reads what the database has said.
 func TestALossHasTheWordsOfTheDatabase(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
-		b := d.backend(t)
+	eachBackend(t, func(t *testing.T, d *database, b *Backend) {
 		brief := lasting(2 * time.Second)
 		leases := []distributed.Lease{enter(t, b, "a", brief), enter(t, b, "b", brief)} // which share a statement
 		_, err := d.pool(t).Exec("ALTER TABLE wllock_locks RENAME TO elsewhere")
