@@ -34,37 +34,11 @@ func locked(t *testing.T, d *database) (unlock func()) {
 	}
 }
 
-// Somebody has the file locked for longer than a lease lasts: calls are answered by their deadlines, a lease that cannot be renewed is lost
-// in time, one that lasts longer is kept, and so is its place in the queue.
 func TestFileIsLockedForLongerThanALease(t *testing.T) {
 	testscope.Long(t, "takes 3 s")
 	t.Parallel()
-	d := newSQLite(t)
-	near, far := d.backend(t), d.backend(t)
-	brief, kept := enter(t, near, "short", lastingShort), enter(t, near, "long")
-	first := fenceOf(t, kept)
-	p := queue(t, far, "long")
-	unlock := locked(t, d)
-	start := time.Now()
-	for _, budget := range []time.Duration{0, 100 * time.Millisecond, 500 * time.Millisecond} {
-		ctx, cancel := context.WithTimeout(t.Context(), budget)
-		asked := time.Now()
-		_, _, err := try(ctx, far, "short")
-		cancel()
-		if budget > 0 {
-			require.ErrorIs(t, err, distributed.ErrUnavailable)
-		}
-		require.Error(t, err)
-		testscope.InTime(t, time.Since(asked), budget+slack, "an Enter with a locked file")
-	}
-	ended(t, brief)
-	testscope.InTime(t, time.Since(start), ttl+slack, "the report of a lease that cannot be renewed")
-	unlock()
-	free(t, kept)
-	next := awaited(t, p)
-	require.Greater(t, fenceOf(t, next), first)
-	free(t, next)
-	free(t, acquired(t, far, "short"))
+	d, unlock := newSQLite(t), func() {}
+	isAwayForLongerThanALease(t, d, "locked", func() { unlock = locked(t, d) }, func() { unlock() })
 }
 
 // A request whose transaction was carried out, and answered too late, is tried again by another: one statement would not know that it has
@@ -171,8 +145,7 @@ func TestDriverThatHeedsNoContextKeepsNoCaller(t *testing.T) {
 // After a switch-over the name leads to the new primary, and the old one, which only reads now, or a node that has left its cluster, keeps
 // its connections open: they are not used for long.
 func TestSwitchOverToAnotherServer(t *testing.T) {
-	t.Parallel()
-	for what, said := range map[string]error{
+	parallel(t, map[string]error{
 		"read_only":                &mysql.MySQLError{Number: 1290, Message: "running with the --read-only option"},
 		"left its cluster":         &mysql.MySQLError{Number: 1047, Message: "WSREP has not yet prepared node for application use"},
 		"offline_mode":             &mysql.MySQLError{Number: 3032, Message: "The server is currently in offline mode"},
@@ -183,35 +156,32 @@ func TestSwitchOverToAnotherServer(t *testing.T) {
 		"recovers":                 &pgconn.PgError{Code: "57P03", Message: "the database system is in recovery mode"},
 		"pgbouncer reaches nobody": &pgconn.PgError{Code: "08P01", Message: "server login has been failing"},
 		"a pooler lost its server": &pgconn.PgError{Code: "08006", Message: "connection failure"},
-	} {
-		t.Run(what, func(t *testing.T) {
-			t.Parallel()
-			d := newSQLite(t)
-			db := d.pool(t)
-			const idle = 4 * lostTries // more than one request tries
-			db.SetMaxIdleConns(idle)
-			var conns []*sql.Conn
-			for range idle {
-				conns = append(conns, must(db.Conn(t.Context())))
+	}, func(t *testing.T, what string, said error) {
+		d := newSQLite(t)
+		db := d.pool(t)
+		const idle = 4 * lostTries // more than one request tries
+		db.SetMaxIdleConns(idle)
+		var conns []*sql.Conn
+		for range idle {
+			conns = append(conns, must(db.Conn(t.Context())))
+		}
+		for _, c := range conns {
+			require.NoError(t, c.Close())
+		}
+		b := backendOn(t, db, SQLite)
+		free(t, enter(t, b, "k"))
+		old := d.wire.connections()
+		d.wire.filtered(func(s *statement) error {
+			if slices.Contains(old, s.conn) && (what != "read_only" || !strings.HasPrefix(s.text, "SELECT")) {
+				return said
 			}
-			for _, c := range conns {
-				require.NoError(t, c.Close())
-			}
-			b := backendOn(t, db, SQLite)
-			free(t, enter(t, b, "k"))
-			old := d.wire.connections()
-			d.wire.filtered(func(s *statement) error {
-				if slices.Contains(old, s.conn) && (what != "read_only" || !strings.HasPrefix(s.text, "SELECT")) {
-					return said
-				}
-				return s.run()
-			})
-			_, _, err := try(t.Context(), b, "k")
-			require.Error(t, err)
-			require.Equal(t, effectOf(said) == unable, errors.Is(err, distributed.ErrRefused), "an answer, no silence: %v", err)
-			isOpen := func(c *wireConn) bool { return !c.dead.Load() }
-			require.Eventually(t, func() bool { return !slices.ContainsFunc(old, isOpen) }, time.Minute, time.Millisecond, "the first refusal is enough")
-			free(t, enter(t, b, "k"))
+			return s.run()
 		})
-	}
+		_, _, err := try(t.Context(), b, "k")
+		require.Error(t, err)
+		require.Equal(t, effectOf(said) == unable, errors.Is(err, distributed.ErrRefused), "an answer, no silence: %v", err)
+		isOpen := func(c *wireConn) bool { return !c.dead.Load() }
+		require.Eventually(t, func() bool { return !slices.ContainsFunc(old, isOpen) }, time.Minute, time.Millisecond, "the first refusal is enough")
+		free(t, enter(t, b, "k"))
+	})
 }
