@@ -2,11 +2,10 @@ package sqllock
 
 import (
 	"context"
-	"log/slog"
-	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/internal/testlocker"
@@ -33,8 +32,8 @@ func (n ownNotifier) Listen(ctx context.Context, _ string, notify func(string), 
 func TestNotifierThatHearsNothing(t *testing.T) {
 	t.Parallel()
 	d, deaf := newPostgres(t), newNotifier()
-	var warnings atomic.Int64
-	b := d.backend(t, WithNotifier(deaf), WithLogger(slog.New(counting{&warnings})))
+	var log testlocker.Log
+	b := d.backend(t, WithNotifier(deaf), WithLogger(log.Logger()))
 	l := enter(t, d.backend(t), "k")
 	p := queue(t, b, "k")
 	(<-deaf.connected)(true)
@@ -42,7 +41,7 @@ func TestNotifierThatHearsNothing(t *testing.T) {
 	require.False(t, b.pushed())
 	free(t, l)
 	free(t, awaited(t, p)) // long before a heartbeat, which a pushed waiter would look with
-	require.EqualValues(t, 1, warnings.Load())
+	require.Equal(t, 1, log.Count("level=WARN"))
 }
 
 // Hand-overs count as pushed from our own notification on, until the connection is lost.
@@ -84,15 +83,15 @@ func TestFullQueueOfNotificationsRefusesNobody(t *testing.T) {
 		'BEGIN RAISE EXCEPTION ''too many notifications in the NOTIFY queue'' USING ERRCODE = ''54000''; END'`)
 	run(t, setUp, `DO 'BEGIN EXECUTE format(''ALTER DATABASE %I SET search_path = public, pg_catalog'', current_database()); END'`)
 	for key, mode := range map[string]testlocker.Change{"writer": writing, "reader": reading} {
-		var warnings atomic.Int64
-		b := d.backend(t, WithNotifier(newNotifier()), WithLogger(slog.New(counting{&warnings})))
+		var log testlocker.Log
+		b := d.backend(t, WithNotifier(newNotifier()), WithLogger(log.Logger()))
 		other := d.backend(t, WithNotifier(newNotifier()))
 		l := enter(t, b, key)
 		p := queue(t, other, key, by("b"), mode)
 		free(t, l)
 		free(t, awaited(t, p))
 		b.push.quiet.Store(0)
-		require.ErrorIs(t, b.loud(stateError(queueFull)), errQueueFull)
-		require.EqualValues(t, 1, warnings.Load(), "however long it is full")
+		require.ErrorIs(t, b.loud(&pgconn.PgError{Code: queueFull}), errQueueFull)
+		require.Equal(t, 1, log.Count("level=WARN"), "however long it is full")
 	}
 }

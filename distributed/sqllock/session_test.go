@@ -4,15 +4,18 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
@@ -21,9 +24,75 @@ import (
 	"github.com/wllock/wllock/internal/testlocker"
 )
 
+// setups are databases as applications have set them up.
+var setups = map[string]func(t *testing.T) *database{
+	"postgres, simple protocol": pgWith(func(c *pgx.ConnConfig) { c.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol }),
+	"postgres, exec":            pgWith(func(c *pgx.ConnConfig) { c.DefaultQueryExecMode = pgx.QueryExecModeExec }),
+	"postgres, serializable":    pgWith(func(c *pgx.ConnConfig) { c.RuntimeParams["default_transaction_isolation"] = "serializable" }),
+	"postgres, repeatable read": pgWith(func(c *pgx.ConnConfig) { c.RuntimeParams["default_transaction_isolation"] = "repeatable read" }),
+	"mariadb, serializable":     myWith(func(c *mysql.Config) { c.Params = map[string]string{"tx_isolation": "'SERIALIZABLE'"} }),
+	"mariadb, read committed":   myWith(func(c *mysql.Config) { c.Params = map[string]string{"tx_isolation": "'READ-COMMITTED'"} }),
+	"mariadb, snapshots":        myWith(func(c *mysql.Config) { c.Params = map[string]string{"innodb_snapshot_isolation": "ON"} }),
+	"mariadb, found rows":       myWith(func(c *mysql.Config) { c.InterpolateParams, c.ClientFoundRows = false, true }),
+	"sqlite, journal":           func(t *testing.T) *database { return newFile(t, "journal_mode(DELETE)", "busy_timeout(0)") },
+	"sqlite, busy 0":            func(t *testing.T) *database { return newFile(t, "journal_mode(WAL)", "busy_timeout(0)") },
+}
+
+func pgWith(change func(*pgx.ConnConfig)) func(t *testing.T) *database {
+	return func(t *testing.T) *database { return newPostgres(t).withPg(change) }
+}
+
+func myWith(change func(*mysql.Config)) func(t *testing.T) *database {
+	return func(t *testing.T) *database { return newMariaDB(t).withMy(change) }
+}
+
+// withPg is the same database through connections with other settings. So is withMy.
+func (d *database) withPg(change func(*pgx.ConnConfig)) *database {
+	c := pgConfig(d.url)
+	change(c)
+	return d.over(stdlib.GetConnector(*c))
+}
+
+func (d *database) withMy(change func(*mysql.Config)) *database {
+	c := myConfig(d.url)
+	change(c)
+	return d.over(must(mysql.NewConnector(c)))
+}
+
+// Exclusion and the order of fences do not depend on the driver's protocol, the isolation level, or how SQLite's file is opened.
+func TestSetups(t *testing.T) {
+	parallel(t, dbtest.Tested(setups), func(t *testing.T, _ string, open func(*testing.T) *database) {
+		d := open(t)
+		var inside atomic.Int32
+		var entered int
+		var fence uint64
+		var all sync.WaitGroup
+		for range 6 {
+			b := d.backend(t)
+			all.Go(func() {
+				for range 5 {
+					l := acquired(t, b, "k", by(b.process))
+					if l == nil {
+						return
+					}
+					assert.EqualValues(t, 1, inside.Add(1), "callers inside")
+					next, _ := l.NextFence()
+					assert.Greater(t, next, fence)
+					fence = next
+					entered++
+					inside.Add(-1)
+					assert.NoError(t, l.Release(t.Context()))
+				}
+			})
+		}
+		all.Wait()
+		require.Equal(t, 30, entered)
+	})
+}
+
 // A setting of the sessions of a pool, and which flaw it is to a lock; "": none, so that every kind of lock works.
-var (
-	settingsOfMariaDB = map[string]string{
+var settingsOfSessions = map[Dialect]map[string]string{
+	MySQL: {
 		"autocommit=0": "autocommit", "completion_type=1": "completion_type", "tx_read_only=1": "tx_read_only",
 		"sql_safe_updates=1": "sql_safe_updates", "sql_select_limit=2": "sql_select_limit", "sql_select_limit=0": "sql_select_limit",
 		"sql_big_selects=0": "sql_big_selects", "max_join_size=1000": "sql_big_selects", "max_statement_time=0.9": "max_statement_time",
@@ -39,8 +108,8 @@ var (
 		"max_sort_length=8": "", "optimizer_switch='index_merge=off,materialization=off,semijoin=off'": "", "optimizer_search_depth=1": "",
 		"in_predicate_conversion_threshold=2": "", "eq_range_index_dive_limit=1": "", "low_priority_updates=1": "", "sql_buffer_result=1": "",
 		"big_tables=1": "", "max_error_count=0": "", "sql_notes=0": "", "foreign_key_checks=0": "", "lc_time_names='ja_JP'": "", "old_mode=''": "",
-	}
-	settingsOfPostgres = map[string]string{
+	},
+	PostgreSQL: {
 		"default_transaction_read_only=on": "default_transaction_read_only", "statement_timeout=500": "statement_timeout", "statement_timeout=60s": "",
 		"client_encoding=LATIN1": "client_encoding", "lock_timeout=1s": "", "idle_in_transaction_session_timeout=1s": "", "idle_session_timeout=1s": "",
 		"default_transaction_isolation=serializable": "", "default_transaction_isolation=repeatable read": "", "default_transaction_deferrable=on": "",
@@ -49,8 +118,8 @@ var (
 		"DateStyle=German, DMY": "", "IntervalStyle=sql_standard": "", "TimeZone=Asia/Kathmandu": "", "extra_float_digits=-15": "", "lc_numeric=C": "",
 		"plan_cache_mode=force_generic_plan": "", "enable_seqscan=off": "", "enable_indexscan=off": "", "enable_bitmapscan=off": "", "work_mem=64kB": "",
 		"from_collapse_limit=1": "", "join_collapse_limit=1": "", "geqo_threshold=2": "",
-	}
-	settingsOfSQLite = map[string]string{
+	},
+	SQLite: {
 		"query_only(1)": "query_only", "journal_mode(OFF)": "journal_mode", "journal_mode(MEMORY)": "journal_mode",
 		"locking_mode(EXCLUSIVE)": "locking_mode", "journal_mode(WAL)": "", "journal_mode(DELETE)": "", "journal_mode(TRUNCATE)": "",
 		"journal_mode(PERSIST)": "", "synchronous(OFF)": "", "synchronous(EXTRA)": "", "busy_timeout(0)": "", "read_uncommitted(1)": "",
@@ -58,56 +127,42 @@ var (
 		"ignore_check_constraints(1)": "", "automatic_index(0)": "", "cache_size(1)": "", "cache_spill(0)": "", "temp_store(2)": "", "mmap_size(1000000)": "",
 		"secure_delete(1)": "", "trusted_schema(0)": "", "cell_size_check(1)": "", "wal_autocheckpoint(1)": "", "full_column_names(1)": "",
 		"legacy_alter_table(1)": "", "threads(4)": "", "count_changes(1)": "",
-	}
-)
+	},
+}
 
 // Every setting of a pool's sessions either leaves locks as they are, or is refused by its name before the first grant.
 func TestSettingsOfSessions(t *testing.T) {
-	for name, c := range dbtest.Tested(map[string]func(t *testing.T, test func(setting, flaw string, d *database)){
-		"mariadb": func(t *testing.T, test func(setting, flaw string, d *database)) {
-			d := newMariaDB(t)
-			for setting, flaw := range settingsOfMariaDB {
-				config := myConfig(d.url)
-				config.Params = map[string]string{}
-				name, value, _ := strings.Cut(setting, "=")
-				if name == "collation" {
-					config.Collation = value
+	each(t, func(t *testing.T, d *database) {
+		for setting, flaw := range settingsOfSessions[d.dialect] {
+			t.Run(setting, func(t *testing.T) {
+				if d := d.with(t, setting); flaw != "" {
+					refuses(t, d, flaw)
 				} else {
-					config.Params[name] = value
-				}
-				test(setting, flaw, d.over(must(mysql.NewConnector(config))))
-			}
-		},
-		"postgres": func(t *testing.T, test func(setting, flaw string, d *database)) {
-			d := newPostgres(t)
-			for setting, flaw := range settingsOfPostgres {
-				config := pgConfig(d.url)
-				name, value, _ := strings.Cut(setting, "=")
-				config.RuntimeParams[name] = value
-				test(setting, flaw, d.over(stdlib.GetConnector(*config)))
-			}
-		},
-		"sqlite": func(t *testing.T, test func(setting, flaw string, d *database)) {
-			for setting, flaw := range settingsOfSQLite {
-				d := newSQLite(t)
-				file, _, _ := strings.Cut(d.url, "?")
-				test(setting, flaw, at(file+"?_pragma=busy_timeout(200)&_pragma="+setting))
-			}
-		},
-	}) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c(t, func(setting, flaw string, d *database) {
-				t.Run(setting, func(t *testing.T) {
-					if flaw != "" {
-						refuses(t, d, flaw)
-						return
-					}
 					lockAll(t, d, setting)
-				})
+				}
 			})
+		}
+	})
+}
+
+// with is the database, of SQLite another one, through sessions with that setting.
+func (d *database) with(t *testing.T, setting string) *database {
+	t.Helper()
+	name, value, _ := strings.Cut(setting, "=")
+	switch d.dialect {
+	case PostgreSQL:
+		return d.withPg(func(c *pgx.ConnConfig) { c.RuntimeParams[name] = value })
+	case MySQL:
+		return d.withMy(func(c *mysql.Config) {
+			if name == "collation" {
+				c.Collation = value
+				return
+			}
+			c.Params = map[string]string{name: value}
 		})
 	}
+	file, _, _ := strings.Cut(newSQLite(t).url, "?")
+	return at(file + "?_pragma=busy_timeout(200)&_pragma=" + setting)
 }
 
 // refuses: Ping, Migrate and requests all say why.
@@ -156,61 +211,45 @@ func renewAll(t *testing.T, leases []distributed.Lease) {
 	t.Helper()
 	for _, l := range leases {
 		until := l.Until()
-		early, _ := distributed.As[interface{ RenewBy(at time.Time) }](l)
-		early.RenewBy(time.Now())
+		l.RenewBy(time.Now())
 		require.Eventually(t, func() bool { return l.Until().After(until) }, time.Minute, time.Millisecond)
 	}
 }
 
 // Tables that others decide about, or that the server does not keep, are refused.
 func TestTablesThatCannotKeepLocks(t *testing.T) {
-	for name, c := range map[string]struct {
+	type table struct {
 		open   func(locktest.TB) *database
 		change []string
-	}{
+	}
+	parallel(t, map[string]table{
 		"MyISAM's heir":      {newMariaDB, []string{"ALTER TABLE {waiters} ENGINE=Aria"}},
 		"unlogged":           {newPostgres, []string{"ALTER TABLE {locks} SET UNLOGGED"}},
 		"a view":             {newPostgres, []string{"ALTER TABLE {waiters} RENAME TO elsewhere", "CREATE VIEW {waiters} AS SELECT * FROM elsewhere"}},
 		"row-level security": {newPostgres, []string{"ALTER TABLE {meta} ENABLE ROW LEVEL SECURITY"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := c.open(t)
-			for _, text := range c.change {
-				run(t, d.backend(t), text)
-			}
-			if name == "row-level security" { // which does not hold for a superuser
-				role := "limited" + strings.ToLower(rand.Text())
-				db := d.pool(t)
-				for _, text := range []string{"CREATE ROLE " + role, "GRANT ALL ON ALL TABLES IN SCHEMA public TO " + role} {
-					_, err := db.Exec(text)
-					require.NoError(t, err)
-				}
-				t.Cleanup(func() {
-					for _, text := range []string{"DROP OWNED BY " + role, "DROP ROLE " + role} {
-						_, err := db.Exec(text)
-						require.NoError(t, err)
-					}
-				})
-				config := pgConfig(d.url)
-				config.RuntimeParams["role"] = role
-				d = d.over(stdlib.GetConnector(*config))
-			}
-			refuses(t, d, "a table is ")
-		})
-	}
+	}, func(t *testing.T, name string, c table) {
+		d := c.open(t)
+		for _, text := range c.change {
+			run(t, d.backend(t), text)
+		}
+		if name == "row-level security" { // which does not hold for a superuser
+			d = d.over(connectorOf(accountWithout(t, d, "", "")))
+		}
+		refuses(t, d, "a table is ")
+	})
 }
 
 // A Backend asks once, however many locks it takes. What only costs, but breaks nothing, is a warning.
 func TestSessionsAreAskedOnce(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
-		var asked, warnings atomic.Int64
+		var asked atomic.Int64
+		var log testlocker.Log
 		d.wire.logTo(func(text string) {
 			if strings.Contains(text, "@@autocommit") || strings.Contains(text, "client_encoding") {
 				asked.Add(1)
 			}
 		})
-		b := d.backend(t, WithLogger(slog.New(counting{&warnings})))
+		b := d.backend(t, WithLogger(log.Logger()))
 		for range 3 {
 			free(t, enter(t, b, "k"))
 		}
@@ -220,36 +259,20 @@ func TestSessionsAreAskedOnce(t *testing.T) {
 		}
 		require.EqualValues(t, 1, asked.Load())
 		if d.dialect == MySQL {
-			require.EqualValues(t, 1, warnings.Load(), "of innodb_lock_wait_timeout, which is the server's")
+			require.Equal(t, 1, log.Count("level=WARN"), "of innodb_lock_wait_timeout, which is the server's")
 		}
 	})
 }
-
-// counting counts records.
-type counting struct{ n *atomic.Int64 }
-
-func (c counting) Enabled(context.Context, slog.Level) bool { return true }
-func (c counting) Handle(context.Context, slog.Record) error {
-	c.n.Add(1)
-	return nil
-}
-func (c counting) WithAttrs([]slog.Attr) slog.Handler { return c }
-func (c counting) WithGroup(string) slog.Handler      { return c }
 
 // Who prepares statements behind a pooler that keeps no sessions is told what to change.
 func TestPoolerIsNamed(t *testing.T) {
 	t.Parallel()
 	for _, state := range []string{"42P05", "26000"} {
-		err := explain("enter", stateError(state))
+		err := explain("enter", &pgconn.PgError{Code: state})
 		require.ErrorIs(t, err, distributed.ErrRefused)
 		require.ErrorContains(t, err, "default_query_exec_mode=exec")
 	}
 }
-
-type stateError string
-
-func (e stateError) Error() string    { return "prepared statement" }
-func (e stateError) SQLState() string { return string(e) }
 
 // Other code of the application leaves a session of the pool looking elsewhere, for the tables of a tenant. A Backend has found its
 // tables before, and stays with them; one that meets such a session first refuses it.
@@ -336,16 +359,12 @@ func TestNoMoreStatementsCanBePrepared(t *testing.T) {
 
 // Tables that a version with another format has made are refused by name: by the first request, by Ping, and by Migrate.
 func TestOtherFormatsAreRefused(t *testing.T) {
-	t.Parallel()
-	for name, start := range dbtest.Tested(setups) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := start(t)
-			run(t, d.backend(t), "UPDATE {meta} SET value = 9 WHERE name = 'version'")
-			b := d.backend(t)
-			testlocker.RefusesOtherFormats(t, testlocker.Asker{T: t, B: b, TTL: time.Minute}, func(string) {})
-			require.ErrorContains(t, b.Ping(t.Context()), "format 9")
-			require.ErrorContains(t, Migrate(t.Context(), b.db, b.dialect), "format 9")
-		})
-	}
+	parallel(t, dbtest.Tested(setups), func(t *testing.T, _ string, open func(*testing.T) *database) {
+		d := open(t)
+		run(t, d.backend(t), "UPDATE {meta} SET value = 9 WHERE name = 'version'")
+		b := d.backend(t)
+		testlocker.RefusesOtherFormats(t, testlocker.Asker{T: t, B: b, TTL: time.Minute}, func(string) {})
+		require.ErrorContains(t, b.Ping(t.Context()), "format 9")
+		require.ErrorContains(t, Migrate(t.Context(), b.db, b.dialect), "format 9")
+	})
 }
