@@ -22,8 +22,8 @@ import (
 	"github.com/wllock/wllock/internal/testlocker"
 )
 
-// picky passes connections on to a server, and refuses parameters as pgbouncer does: all but those that it knows.
-func picky(t *testing.T, server string) (addr string) {
+// serve has a fake server handle connections until the test ends.
+func serve(t *testing.T, handle func(client net.Conn)) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -34,24 +34,33 @@ func picky(t *testing.T, server string) (addr string) {
 			if err != nil {
 				return
 			}
-			all.Go(func() { passOn(client, server) })
+			all.Go(func() {
+				defer func() { _ = client.Close() }()
+				handle(client)
+			})
 		}
 	})
 	t.Cleanup(func() { _ = l.Close(); all.Wait() })
 	return l.Addr().String()
 }
 
+// message reads a message whose length comes after so many bytes. Without one it is nil.
+func message(client net.Conn, head int) []byte {
+	b := make([]byte, head+4)
+	if _, err := io.ReadFull(client, b); err != nil {
+		return nil
+	}
+	b = append(b, make([]byte, binary.BigEndian.Uint32(b[head:])-4)...)
+	if _, err := io.ReadFull(client, b[head+4:]); err != nil {
+		return nil
+	}
+	return b
+}
+
+// passOn passes a connection on to a server, and refuses parameters as pgbouncer does: all but those that it knows.
 func passOn(client net.Conn, server string) {
-	defer func() { _ = client.Close() }()
-	head := make([]byte, 4)
-	if _, err := io.ReadFull(client, head); err != nil {
-		return
-	}
-	rest := make([]byte, binary.BigEndian.Uint32(head)-4)
-	if _, err := io.ReadFull(client, rest); err != nil {
-		return
-	}
-	if bytes.Contains(rest, []byte("\x00jit\x00")) {
+	startup := message(client, 0)
+	if bytes.Contains(startup, []byte("\x00jit\x00")) {
 		fields := "SFATAL\x00VFATAL\x00C08P01\x00Munsupported startup parameter: jit\x00\x00"
 		_, _ = client.Write(append(binary.BigEndian.AppendUint32([]byte("E"), uint32(4+len(fields))), fields...))
 		return
@@ -61,7 +70,7 @@ func passOn(client net.Conn, server string) {
 		return
 	}
 	defer func() { _ = upstream.Close() }()
-	if _, err = upstream.Write(append(head, rest...)); err != nil {
+	if _, err = upstream.Write(startup); err != nil {
 		return
 	}
 	go func() { _, _ = io.Copy(upstream, client); _ = upstream.Close() }()
@@ -72,10 +81,11 @@ func passOn(client net.Conn, server string) {
 func TestPoolerIsRecognized(t *testing.T) {
 	t.Parallel()
 	s := dbtest.SharedPostgres(t)
+	pooler := serve(t, func(client net.Conn) { passOn(client, s.Addr) })
 	for addr, want := range map[string]struct {
 		prepared bool
 		jit      string
-	}{s.Addr: {true, "off"}, picky(t, s.Addr): {false, "on"}} {
+	}{s.Addr: {true, "off"}, pooler: {false, "on"}} {
 		url := strings.Replace(s.URLAt(addr), "postgres:", "postgresql:", 1) // the other scheme
 		db, err := postgres.OpenDB(url)
 		require.NoError(t, err)
@@ -109,35 +119,14 @@ func TestNamesAreSentAsUTF8(t *testing.T) {
 // asking is a server that asks for a password, tells it, and hangs up.
 func asking(t *testing.T) (addr string, told chan string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
 	told = make(chan string, 100)
-	read := func(c net.Conn, head int) []byte {
-		b := make([]byte, head+4)
-		if _, err := io.ReadFull(c, b); err != nil {
-			return nil
+	return serve(t, func(client net.Conn) {
+		message(client, 0)
+		_, _ = client.Write([]byte{'R', 0, 0, 0, 8, 0, 0, 0, 3}) // in clear text
+		if answer := message(client, 1); answer != nil {
+			told <- strings.TrimRight(string(answer[5:]), "\x00")
 		}
-		rest := make([]byte, binary.BigEndian.Uint32(b[head:])-4)
-		_, _ = io.ReadFull(c, rest)
-		return rest
-	}
-	var all sync.WaitGroup
-	all.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			read(c, 0)
-			_, _ = c.Write([]byte{'R', 0, 0, 0, 8, 0, 0, 0, 3}) // in clear text
-			if password := strings.TrimRight(string(read(c, 1)), "\x00"); password != "" {
-				told <- password
-			}
-			_ = c.Close()
-		}
-	})
-	t.Cleanup(func() { _ = l.Close(); all.Wait() })
-	return l.Addr().String(), told
+	}), told
 }
 
 // The password is in a file, and read again for each connection: of the pool, and of the Notifier.
