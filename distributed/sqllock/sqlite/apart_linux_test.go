@@ -10,32 +10,36 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
-	"github.com/wllock/wllock/distributed/sqllock"
-	"github.com/wllock/wllock/distributed/sqllock/sqlite"
 	"github.com/wllock/wllock/internal/testlocker"
 )
 
-// asNobody runs f with the rights of another user to files. It needs root.
-func asNobody(t *testing.T, f func()) {
+// onThread runs f on a thread that was prepared for it. It needs root.
+func onThread(t *testing.T, prepare func() error, f func()) (err error) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("only root can become another user")
+		t.Skip("only root can become another user, and mount")
 	}
-	const nobody = 65534
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // these rights are the thread's, which ends with the goroutine
-		if err := errors.Join(syscall.Setfsgid(nobody), syscall.Setfsuid(nobody)); err != nil {
-			t.Error(err)
-			return
+		runtime.LockOSThread() // what is prepared is the thread's, which ends with the goroutine
+		if err = prepare(); err == nil {
+			f()
 		}
-		f()
 	}()
 	<-done
+	return err
+}
+
+// asNobody runs f with the rights of another user to files.
+func asNobody(t *testing.T, f func()) {
+	t.Helper()
+	const nobody = 65534
+	assert.NoError(t, onThread(t, func() error { return errors.Join(syscall.Setfsgid(nobody), syscall.Setfsuid(nobody)) }, f))
 }
 
 // fileIn is a database in a directory with these rights.
@@ -50,19 +54,11 @@ func fileIn(t *testing.T, rights fs.FileMode) string {
 	return filepath.Join(dir, "db")
 }
 
-func opened(t *testing.T, file string) *sqllock.Backend {
-	t.Helper()
-	b, err := sqlite.Open("sqlite://" + file)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = b.Close() })
-	return b
-}
-
 // TestAnotherUserHasNoRightToALock: a directory that only its user may enter keeps systems apart.
 func TestAnotherUserHasNoRightToALock(t *testing.T) {
 	t.Parallel()
 	file := fileIn(t, 0o700)
-	v := testlocker.Victims{One: opened(t, file), Other: opened(t, file), Key: "bank:acct:9", Load: "bank:load"}
+	v := testlocker.Victims{One: open(t, urlOf(file)), Other: open(t, urlOf(file)), Key: "bank:acct:9", Load: "bank:load"}
 	v.Undisturbed(t, func(distributed.Lease, distributed.Place) {
 		asNobody(t, func() {
 			for _, name := range []string{file, file + "-wal", file + "-shm", file + "-journal"} {
@@ -84,7 +80,7 @@ func TestAnotherUserHasNoRightToALock(t *testing.T) {
 func TestAReaderOfTheFileCanKeepItLocked(t *testing.T) {
 	t.Parallel()
 	file := fileIn(t, 0o755)
-	b := opened(t, file)
+	b := open(t, urlOf(file))
 	enter := func() error {
 		l, _, err := b.Enter(t.Context(), distributed.Request{Key: "bank:acct:9", Instance: "a", TTL: 400 * time.Millisecond, NoWait: true})
 		if err == nil {

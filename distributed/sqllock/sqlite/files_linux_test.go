@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"syscall"
 	"testing"
 
@@ -39,22 +38,12 @@ func refused(t *testing.T, path, want string) {
 	assert.ErrorContains(t, err, path)
 }
 
-// unshared runs f with mounts of its own. It needs root.
+// unshared runs f with mounts of its own.
 func unshared(t *testing.T, f func()) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("only root can mount")
-	}
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // the mounts are the thread's, which ends with the goroutine
-		err := errors.Join(syscall.Unshare(syscall.CLONE_NEWNS), syscall.Mount("", "/", "", syscall.MS_PRIVATE|syscall.MS_REC, ""))
-		defer func() { done <- err }()
-		if err == nil {
-			f()
-		}
-	}()
-	err := <-done
+	err := onThread(t, func() error {
+		return errors.Join(syscall.Unshare(syscall.CLONE_NEWNS), syscall.Mount("", "/", "", syscall.MS_PRIVATE|syscall.MS_REC, ""))
+	}, f)
 	if errors.Is(err, syscall.EINVAL) {
 		t.Skip("the root of a chroot is no mount: what is mounted here could be seen outside")
 	}
@@ -107,22 +96,6 @@ func TestFilesThatOthersReachByAnotherPath(t *testing.T) {
 	held := asker(t, open(t, urlOf(file))).Lease("by the file")
 	asker(t, open(t, urlOf(filepath.Join(other, "link")))).Place("by the link")
 	testlocker.Release(t, held)
-}
-
-// TestALinkIsPointedElsewhere: its file takes its locks along.
-func TestALinkIsPointedElsewhere(t *testing.T) {
-	t.Parallel()
-	link := filepath.Join(t.TempDir(), "link")
-	point := func() {
-		require.NoError(t, os.Symlink(used(t), link+".new"))
-		require.NoError(t, os.Rename(link+".new", link))
-	}
-	point()
-	old := asker(t, open(t, urlOf(link))).Lease("old")
-	point()
-	next := asker(t, open(t, urlOf(link))).Lease("next")
-	testlocker.Lost(t, old)
-	testlocker.Release(t, next)
 }
 
 // TestAFileOfAnotherUserIsRefusedByName: the error names the file, its owner, and who may not write.

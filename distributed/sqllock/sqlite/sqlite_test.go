@@ -30,6 +30,14 @@ func open(t *testing.T, url string, opts ...sqllock.Option) *sqllock.Backend {
 
 func newFile(t *testing.T) string { return filepath.Join(t.TempDir(), "locks.db") }
 
+// migrated is a file with tables, which nobody has open.
+func migrated(t *testing.T) string {
+	t.Helper()
+	file := newFile(t)
+	require.NoError(t, sqlite.Migrate(t.Context(), urlOf(file)))
+	return file
+}
+
 func urlOf(file string) string { return "sqlite://" + file }
 
 func asker(t *testing.T, b *sqllock.Backend) testlocker.Asker {
@@ -61,22 +69,28 @@ func TestFileMakesItsOwnTables(t *testing.T) {
 	all.Wait()
 }
 
-// A deploy that empties the folder, or puts back a copy, takes the lock away from its holder, whose connections are to a file that no
-// other process finds.
+// A deploy that empties the folder, or puts back a copy, or points a link elsewhere, takes the lock away from its holder, whose connections
+// are to a file that no other process finds.
 func TestFileTakesItsLocksAlong(t *testing.T) {
 	t.Parallel()
+	point := func(t *testing.T, link string) {
+		require.NoError(t, os.Symlink(migrated(t), link+".new"))
+		require.NoError(t, os.Rename(link+".new", link))
+	}
 	for name, take := range map[string]func(t *testing.T, file string){
 		"removed": func(t *testing.T, file string) { remove(t, file, "", "-wal", "-shm") },
 		"replaced": func(t *testing.T, file string) {
-			other := newFile(t)
-			require.NoError(t, sqlite.Migrate(t.Context(), urlOf(other)))
 			remove(t, file, "-wal", "-shm")
-			require.NoError(t, os.Rename(other, file))
+			require.NoError(t, os.Rename(migrated(t), file))
 		},
+		"a link": point,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			file := newFile(t)
+			if name == "a link" {
+				point(t, file)
+			}
 			old := asker(t, open(t, urlOf(file))).Lease("old")
 			take(t, file)
 			next := asker(t, open(t, urlOf(file))).Lease("next")
