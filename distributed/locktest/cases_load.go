@@ -13,11 +13,17 @@ import (
 )
 
 var loadCases = []Case{
-	{"exclusion under load", load},
-	{"exclusion under load of readers and writers", loadMixed},
-	{"exclusion under load with prev", loadPrev},
-	{"canceling and leaving at any time leaves nothing", cancels},
-	{"an enter with a dead context leaves nothing", deadContext},
+	{"exclusion under load", func(e *env, key string) { e.takeTurns(key, 1, false, always(exclusive)) }},
+	{"exclusion under load of readers and writers", func(e *env, key string) { e.takeTurns(key, loadMembers, false, anyMode) }},
+	{"exclusion under load with prev", func(e *env, key string) { e.takeTurns(key, 1, true, always(exclusive)) }},
+	{"canceling and leaving at any time leaves nothing", func(e *env, key string) { e.enterAndLeave(key, anyMode) }},
+	{"an enter with a dead context leaves nothing", func(e *env, key string) {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if _, _, err := e.member().enter(ctx, key, lasting(e.ttl)); err == nil {
+			e.Errorf("Enter with a dead context gave no error")
+		}
+	}},
 }
 
 const (
@@ -28,6 +34,7 @@ const (
 // inside counts the holders of a lock, to check exclusion.
 type inside struct {
 	*env
+	most             int32 // readers, or permits that are held
 	writers, readers atomic.Int32
 	fence            atomic.Uint64 // of the last writer
 }
@@ -38,7 +45,9 @@ func (in *inside) work(mode distributed.Mode, l distributed.Lease) {
 	if mode == distributed.Exclusive {
 		mine = &in.writers
 	}
-	mine.Add(1)
+	if now := mine.Add(1); now > in.most {
+		in.Errorf("%d of at most %d are inside", now, in.most)
+	}
 	if n, ok := l.NextFence(); ok && n <= in.fence.Load() {
 		in.Errorf("fence %d after %d", n, in.fence.Load())
 	} else if ok && mode == distributed.Exclusive {
@@ -54,9 +63,7 @@ func (in *inside) work(mode distributed.Mode, l distributed.Lease) {
 
 // ask enters, and returns what waits for the lease: nil if there is none.
 func (m *member) ask(key string, hows ...how) (wait func() distributed.Lease) {
-	ctx, cancel := timely()
-	defer cancel()
-	l, p, err := m.enter(ctx, key, hows...)
+	l, p, err := m.try(key, hows...)
 	if err != nil {
 		m.Errorf("Enter: %v", err)
 	}
@@ -91,67 +98,48 @@ func (e *env) together(n int, fn func(m *member, rnd *rand.Rand)) {
 	all.Wait()
 }
 
-func load(e *env) {
-	key, in := e.key("k"), &inside{env: e}
-	e.together(loadMembers, func(m *member, _ *rand.Rand) {
-		for range loadRounds {
-			l := m.wait(key)
-			if l == nil {
-				return
-			}
-			in.work(distributed.Exclusive, l)
-			if err := e.tryRelease(l); err != nil {
-				e.Errorf("Release: %v", err)
-			}
-		}
-	})
-	e.free(key)
-}
-
-// Every member finishes, so neither readers nor writers starve.
-func loadMixed(e *env) {
-	key, in := e.key("k"), &inside{env: e}
+// takeTurns has all members take the lock again and again, for what each asks. With prev a lease is released by the next request. Every
+// member finishes, so nobody starves.
+func (e *env) takeTurns(key string, most int32, withPrev bool, ask func(*rand.Rand) how) {
+	in := &inside{env: e, most: most}
 	e.together(loadMembers, func(m *member, rnd *rand.Rand) {
-		for range loadRounds {
-			mode := distributed.Mode(rnd.IntN(2))
-			l := m.wait(key, func(r *distributed.Request) { r.Mode = mode })
-			if l == nil {
-				return
-			}
-			in.work(mode, l)
-			if err := e.tryRelease(l); err != nil {
-				e.Errorf("Release: %v", err)
-			}
-		}
-	})
-	e.free(key)
-}
-
-func loadPrev(e *env) {
-	key, in := e.key("k"), &inside{env: e}
-	e.together(loadMembers, func(m *member, _ *rand.Rand) {
 		var last distributed.Lease
+		release := func() {
+			if err := try(last.Release); err != nil {
+				e.Errorf("Release: %v", err)
+			}
+			last = nil
+		}
 		for range loadRounds {
-			l := m.wait(key, prev(last))
-			if l == nil {
+			var mode distributed.Mode
+			last = m.wait(key, prev(last), ask(rnd), func(r *distributed.Request) { mode = r.Mode })
+			if last == nil {
 				return
 			}
-			in.work(distributed.Exclusive, l)
-			last = l
+			in.work(mode, last)
+			if !withPrev {
+				release()
+			}
 		}
-		if err := e.tryRelease(last); err != nil {
-			e.Errorf("Release: %v", err)
+		if withPrev {
+			release()
 		}
 	})
-	e.free(key)
 }
 
-func cancels(e *env) {
-	key := e.key("k")
+func always(h how) func(*rand.Rand) how { return func(*rand.Rand) how { return h } }
+
+// anyMode asks for the lock as a writer or as a reader.
+func anyMode(rnd *rand.Rand) how {
+	mode := distributed.Mode(rnd.IntN(2))
+	return func(r *distributed.Request) { r.Mode = mode }
+}
+
+// enterAndLeave has all members ask, and give up at any time.
+func (e *env) enterAndLeave(key string, ask func(*rand.Rand) how) {
 	e.together(loadMembers, func(m *member, rnd *rand.Rand) {
 		for range loadRounds {
-			mode := distributed.Mode(rnd.IntN(2))
-			m.enterAndLeave(key, rnd, func(r *distributed.Request) { r.Mode = mode })
+			m.enterAndLeave(key, rnd, ask(rnd))
 		}
 	})
 	start := time.Now()
@@ -191,14 +179,4 @@ func (m *member) enterAndLeave(key string, rnd *rand.Rand, ask how) {
 	if err := l.Release(late); err != nil && !errors.Is(err, distributed.ErrLeaseLost) { // lost: it was paused for so long
 		m.Errorf("releasing a lease: %v", err)
 	}
-}
-
-func deadContext(e *env) {
-	key := e.key("k")
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if _, _, err := e.member().enter(ctx, key, lasting(e.ttl)); err == nil {
-		e.Errorf("Enter with a dead context gave no error")
-	}
-	e.free(key)
 }

@@ -30,6 +30,7 @@ type env struct {
 	open    []distributed.Backend
 	prefix  string
 	members atomic.Int32
+	closed  bool // the backend
 }
 
 func newEnv(t TB, f Fixture) *env {
@@ -74,13 +75,21 @@ func (e *env) memberOf(b distributed.Backend) *member {
 // how changes a request from the usual one: exclusive, long, patient.
 type how func(*distributed.Request)
 
-func shared(r *distributed.Request) { r.Mode = distributed.Shared }
-func noWait(r *distributed.Request) { r.NoWait = true }
+func shared(r *distributed.Request)  { r.Mode = distributed.Shared }
+func noWait(r *distributed.Request)  { r.NoWait = true }
+func exclusive(*distributed.Request) {}
 
 func prev(l distributed.Lease) how { return func(r *distributed.Request) { r.Prev = l } }
 func lasting(d time.Duration) how  { return func(r *distributed.Request) { r.TTL = d } }
 func timely() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), patience)
+}
+
+// try makes a call with that time.
+func try(call func(context.Context) error) error {
+	ctx, cancel := timely()
+	defer cancel()
+	return call(ctx)
 }
 
 // enter makes a request and checks that the answer is a lease, or a place, or an error.
@@ -115,12 +124,18 @@ func answer(l distributed.Lease, p distributed.Place, err error) string {
 	return strings.Join(parts, " and ")
 }
 
-// lease enters and must get a lease at once.
-func (m *member) lease(key string, hows ...how) distributed.Lease {
+// try enters with the time that a case has.
+func (m *member) try(key string, hows ...how) (distributed.Lease, distributed.Place, error) {
 	m.Helper()
 	ctx, cancel := timely()
 	defer cancel()
-	l, p, err := m.enter(ctx, key, hows...)
+	return m.enter(ctx, key, hows...)
+}
+
+// lease enters and must get a lease at once.
+func (m *member) lease(key string, hows ...how) distributed.Lease {
+	m.Helper()
+	l, p, err := m.try(key, hows...)
 	if l == nil {
 		m.Fatalf("Enter answered %s; want a lease", answer(l, p, err))
 	}
@@ -130,13 +145,21 @@ func (m *member) lease(key string, hows ...how) distributed.Lease {
 // place enters and must be queued.
 func (m *member) place(key string, hows ...how) distributed.Place {
 	m.Helper()
-	ctx, cancel := timely()
-	defer cancel()
-	l, p, err := m.enter(ctx, key, hows...)
+	l, p, err := m.try(key, hows...)
 	if p == nil {
 		m.Fatalf("Enter answered %s; want a place", answer(l, p, err))
 	}
 	return p
+}
+
+// queue has so many instances queued.
+func (e *env) queue(key string, n int, hows ...how) []distributed.Place {
+	e.Helper()
+	places := make([]distributed.Place, n)
+	for i := range places {
+		places[i] = e.member().place(key, hows...)
+	}
+	return places
 }
 
 // refused enters with NoWait and must get ErrHeld.
@@ -148,9 +171,7 @@ func (m *member) refused(key string, hows ...how) {
 // refusal is refused, and returns the error, which may say more.
 func (m *member) refusal(key string, hows ...how) error {
 	m.Helper()
-	ctx, cancel := timely()
-	defer cancel()
-	l, p, err := m.enter(ctx, key, append(hows, noWait)...)
+	l, p, err := m.try(key, append(hows, noWait)...)
 	if !errors.Is(err, distributed.ErrHeld) {
 		m.Fatalf("Enter with NoWait answered %s; want ErrHeld", answer(l, p, err))
 	}
@@ -185,33 +206,36 @@ func (e *env) waiting(places ...distributed.Place) {
 	}
 }
 
-// release releases the lease, which must return nil.
-func (e *env) release(l distributed.Lease) {
+// release releases the leases, which must return nil.
+func (e *env) release(leases ...distributed.Lease) {
 	e.Helper()
-	if err := e.tryRelease(l); err != nil {
-		e.Fatalf("Release: %v", err)
+	for _, l := range leases {
+		if err := try(l.Release); err != nil {
+			e.Fatalf("Release: %v", err)
+		}
 	}
 }
 
-func (e *env) tryRelease(l distributed.Lease) error {
-	ctx, cancel := timely()
-	defer cancel()
-	return l.Release(ctx)
+// passOn releases the lease, and that of each place when it is granted.
+func (e *env) passOn(l distributed.Lease, places ...distributed.Place) {
+	e.Helper()
+	e.release(l)
+	for _, p := range places {
+		e.release(e.granted(p))
+	}
 }
 
 // lostRelease releases a lost lease, which must return ErrLeaseLost.
 func (e *env) lostRelease(l distributed.Lease) {
 	e.Helper()
-	if err := e.tryRelease(l); !errors.Is(err, distributed.ErrLeaseLost) {
+	if err := try(l.Release); !errors.Is(err, distributed.ErrLeaseLost) {
 		e.Fatalf("Release of a lost lease: %v; want ErrLeaseLost", err)
 	}
 }
 
 func (e *env) leave(p distributed.Place) {
 	e.Helper()
-	ctx, cancel := timely()
-	defer cancel()
-	if err := p.Leave(ctx); err != nil {
+	if err := try(p.Leave); err != nil {
 		e.Fatalf("Leave: %v", err)
 	}
 }
@@ -231,9 +255,7 @@ func (e *env) free(key string) {
 	e.Helper()
 	m := e.member()
 	e.eventually("the key is free", func() bool {
-		ctx, cancel := timely()
-		defer cancel()
-		l, _, err := m.enter(ctx, key, noWait)
+		l, _, err := m.try(key, noWait)
 		if l != nil {
 			e.release(l)
 		} else if !errors.Is(err, distributed.ErrHeld) {
@@ -311,9 +333,7 @@ func (e *env) tryFence(l distributed.Lease) (uint64, error) {
 	if n, ok := l.NextFence(); ok {
 		return n, nil
 	}
-	ctx, cancel := timely()
-	defer cancel()
-	if err := l.Refill(ctx); errors.Is(err, errors.ErrUnsupported) {
+	if err := try(l.Refill); errors.Is(err, errors.ErrUnsupported) {
 		e.Skipf("no fences")
 	} else if err != nil {
 		return 0, err
@@ -346,7 +366,7 @@ func (m *member) brief(key string, hows ...how) (l distributed.Lease, fence uint
 		if fence, err = m.tryFence(l); err == nil {
 			return l, fence
 		}
-		_ = m.tryRelease(l)
+		_ = try(l.Release)
 	}
 	m.Fatalf("no lease with a fence within %v: %v", patience, err)
 	return nil, 0

@@ -10,8 +10,8 @@
 // backend that acts at once is told apart from one that only repairs later, on a slow machine too. Cases about time derive
 // every margin from Fixture.TTL, or compare with Lease.Until, which needs none.
 //
-// A bug found in one backend becomes a case for all: write a func(*env) that mentions no backend and add it to the list at
-// the top of its file.
+// A bug found in one backend becomes a case for all: write a func(*env, string) that mentions no backend and add it to the list in
+// its file.
 package locktest
 
 import (
@@ -56,12 +56,12 @@ const DefaultTTL = 400 * time.Millisecond
 // Case is one rule.
 type Case struct {
 	Name string
-	run  func(*env)
+	run  func(e *env, key string) // the key is free before, and has to be so afterwards
 }
 
 // Cases returns all rules.
 func Cases() []Case {
-	return slices.Concat(orderCases, noWaitCases, sharedCases, permitCases, fenceCases, releaseCases, prevCases, placeCases,
+	return slices.Concat(orderCases, noWaitCases, sharedCases, permitCases, permitTimeCases, fenceCases, releaseCases, prevCases, placeCases,
 		noticeCases, timeCases, cutCases, loadCases, keyCases, inspectCases, breakCases, closeCases)
 }
 
@@ -99,7 +99,12 @@ func Run(t *testing.T, f Fixture) {
 // Check runs the case.
 func (c Case) Check(t TB, f Fixture) {
 	f.TTL = cmp.Or(f.TTL, DefaultTTL)
-	c.run(newEnv(t, f))
+	e := newEnv(t, f)
+	key := e.key("k")
+	c.run(e, key)
+	if !e.closed {
+		e.free(key)
+	}
 }
 
 // Failures runs the case outside of any test and returns its failures: none if the rule is kept. It is for tests of the
