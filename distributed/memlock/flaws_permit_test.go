@@ -15,11 +15,11 @@ var permitFlaws = map[string]flaw{
 	},
 	"a limit is off by one": {
 		caught: "no wait takes a free permit and is never queued",
-		ask:    func(r *distributed.Request) { r.Limit = more(r.Limit) },
+		ask:    oneMore,
 	},
 	"a permit barges": {
 		caught: "the head that waits for a permit holds up all behind it",
-		enter:  enterAsBargingPermit,
+		enter:  enterAsBarging(func(r distributed.Request) bool { return r.Limit > 0 }),
 	},
 	"a permit goes to the last in the queue": {
 		caught: "permits are first come first served",
@@ -43,11 +43,7 @@ var permitFlaws = map[string]flaw{
 	},
 	"readers are not counted": {
 		caught: "readers and permits count alike",
-		ask: func(r *distributed.Request) {
-			if r.Limit > 0 {
-				r.Limit++ // the one reader there
-			}
-		},
+		ask:    oneMore, // for the one reader there
 	},
 	"one permit enters at a time": {
 		caught: "as many permits as are free enter together",
@@ -76,7 +72,7 @@ var permitFlaws = map[string]flaw{
 	},
 	"one permit that expires ends all": {
 		caught:  "a permit expires alone, and not before Until",
-		entered: func(l *lease) { time.AfterFunc(l.ttl/2, func() { endWithFirst(l) }) },
+		entered: func(l *lease) { time.AfterFunc(l.ttl/2, func() { dropAll(l) }) },
 	},
 	"permits are not renewed": {
 		caught:  "permits outlive their TTL, renewed each by itself",
@@ -88,42 +84,12 @@ var permitFlaws = map[string]flaw{
 	},
 	"permits draw fences from the service": {
 		caught: "a lost permit draws no fence above those of later leases",
-		fence: func(l *lease) (n uint64, ok bool) {
-			locked(l.shard, func() {
-				l.shard.fence++
-				n = l.shard.fence
-			})
-			return n, true
-		},
+		fence:  drawOfTheService,
 	},
 }
 
-func more(limit int) int {
-	if limit > 0 {
-		limit++
+func oneMore(r *distributed.Request) {
+	if r.Limit > 0 {
+		r.Limit++
 	}
-	return limit
-}
-
-// endWithFirst ends the lease, and all others of its key, when it is not renewed.
-func endWithFirst(l *lease) {
-	s := l.shard
-	if e := s.entries[l.key]; e != nil {
-		drop(s, map[string]*entry{l.key: e}, gone)
-	}
-}
-
-func enterAsBargingPermit(ctx context.Context, b *Backend, req distributed.Request) (l distributed.Lease, p distributed.Place, err error) {
-	s := b.shardOf(req.Key)
-	locked(s, func() {
-		if e := s.entries[req.Key]; req.Limit > 0 && e != nil && e.admits(req.Mode, req.Limit) {
-			fresh := s.grant(e, req.Instance, req.Mode, true, req.TTL, time.Now())
-			fresh.keep()
-			l = fresh
-		}
-	})
-	if l != nil {
-		return l, nil, nil
-	}
-	return b.Enter(ctx, req)
 }

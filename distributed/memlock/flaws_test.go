@@ -29,8 +29,23 @@ var flaws = map[string]flaw{
 		queued: func(p *place) { locked(p.shard, func() { toFront(p) }) },
 	},
 	"a release leaves the key free for a moment": {
-		caught:  "a hand-off leaves no gap for a newcomer",
-		release: releaseWithGap,
+		caught: "a hand-off leaves no gap for a newcomer",
+		// It hides the queue while the lease is released, and grants to it later.
+		release: func(l *lease) error {
+			var waits *place
+			locked(l.shard, func() {
+				waits = l.entry.first
+				l.entry.unlink(waits)
+			})
+			time.AfterFunc(time.Millisecond, func() {
+				locked(l.shard, func() {
+					e := l.shard.entry(l.key)
+					e.push(waits)
+					l.shard.advance(e)
+				})
+			})
+			return l.Release(context.Background())
+		},
 	},
 	"a refusal that tells no holder, and says so": {
 		caught: "holders that the backend tells of a refusal are wanted, and know it once",
@@ -51,7 +66,7 @@ var flaws = map[string]flaw{
 	},
 	"a reader barges": {
 		caught: "a reader does not pass a queued writer",
-		enter:  enterAsBargingReader,
+		enter:  enterAsBarging(func(r distributed.Request) bool { return r.Mode == distributed.Shared }),
 	},
 	"a writer that leaves forgets the readers behind": {
 		caught: "readers enter beside others when the writer before them leaves",
@@ -119,29 +134,33 @@ var flaws = map[string]flaw{
 	},
 	"any lease draws fences from the service": {
 		caught: "a lost lease draws no fence above its successor's",
-		fence: func(l *lease) (n uint64, ok bool) {
-			locked(l.shard, func() {
-				l.shard.fence++
-				n = l.shard.fence
-			})
-			return n, true
-		},
+		fence:  drawOfTheService,
 	},
 	"a release does not ask whose lease it is": {
 		caught:  "a second release is answered nil and touches nobody",
-		release: func(l *lease) error { return releaseAnybody(l) },
+		release: releaseAnybody,
 	},
 	"a stale release does not ask whose lease it is": {
 		caught:  "a release of an expired lease touches nobody",
-		release: func(l *lease) error { return releaseAnybody(l) },
+		release: releaseAnybody,
 	},
 	"a release needs time": {
 		caught:  "a release whose caller has no time left goes on",
 		release: func(l *lease) error { return context.Canceled },
 	},
 	"a renewal makes a released lease anew": {
-		caught:  "a release during a renewal is final",
-		release: releaseAndRevive,
+		caught: "a release during a renewal is final",
+		release: func(l *lease) error {
+			err := l.Release(context.Background())
+			time.AfterFunc(time.Millisecond, func() {
+				locked(l.shard, func() {
+					if e := l.shard.entry(l.key); len(e.owners) == 0 {
+						l.shard.grant(e, l.instance, l.mode, l.permit, l.ttl, time.Now())
+					}
+				})
+			})
+			return err
+		},
 	},
 	"prev is ignored": {
 		caught: "prev is released in the same exchange",
@@ -242,8 +261,16 @@ var flaws = map[string]flaw{
 		entered: func(l *lease) { l.Renewed(distributed.Validity(l.granted, l.ttl)) },
 	},
 	"unread grants are claimed": {
-		caught:  "a grant that nobody receives delays others by the claim window",
-		release: releaseAndClaim,
+		caught: "a grant that nobody receives delays others by the claim window",
+		release: func(l *lease) error {
+			err := l.Release(context.Background())
+			locked(l.shard, func() {
+				for _, next := range l.shard.entries[l.key].owners {
+					next.place = nil // so it does not know that its grant is unread
+				}
+			})
+			return err
+		},
 	},
 	"leases never expire": {
 		caught:  "an abandoned lease expires, and not before Until",
@@ -334,64 +361,42 @@ func toFront(p *place) {
 	e.first = p
 }
 
-func releaseAnybody(l *lease) error {
-	s := l.shard
-	if e := s.entries[l.key]; e != nil {
-		drop(s, map[string]*entry{l.key: e}, gone)
+// dropAll takes all leases of the key away.
+func dropAll(l *lease) {
+	if e := l.shard.entries[l.key]; e != nil {
+		drop(l.shard, map[string]*entry{l.key: e}, gone)
 	}
+}
+
+func releaseAnybody(l *lease) error {
+	dropAll(l)
 	return l.Release(context.Background())
 }
 
-// releaseWithGap hides the queue while the lease is released, and grants to it later.
-func releaseWithGap(l *lease) error {
-	var waits *place
+func drawOfTheService(l *lease) (n uint64, ok bool) {
 	locked(l.shard, func() {
-		waits = l.entry.first
-		l.entry.unlink(waits)
+		l.shard.fence++
+		n = l.shard.fence
 	})
-	time.AfterFunc(time.Millisecond, func() {
-		locked(l.shard, func() {
-			e := l.shard.entry(l.key)
-			e.push(waits)
-			l.shard.advance(e)
-		})
-	})
-	return l.Release(context.Background())
+	return n, true
 }
 
-func releaseAndRevive(l *lease) error {
-	err := l.Release(context.Background())
-	time.AfterFunc(time.Millisecond, func() {
-		locked(l.shard, func() {
-			if e := l.shard.entry(l.key); len(e.owners) == 0 {
-				l.shard.grant(e, l.instance, l.mode, l.permit, l.ttl, time.Now())
+// enterAsBarging lets some requests in beside the owners, whoever waits.
+func enterAsBarging(
+	barges func(distributed.Request) bool,
+) func(context.Context, *Backend, distributed.Request) (distributed.Lease, distributed.Place, error) {
+	return func(ctx context.Context, b *Backend, req distributed.Request) (l distributed.Lease, p distributed.Place, err error) {
+		s := b.shardOf(req.Key)
+		locked(s, func() {
+			if e := s.entries[req.Key]; barges(req) && e != nil && e.admits(req.Mode, req.Limit) {
+				fresh := s.grant(e, req.Instance, req.Mode, req.Limit > 0, req.TTL, time.Now())
+				fresh.keep()
+				l = fresh
 			}
 		})
-	})
-	return err
-}
-
-func releaseAndClaim(l *lease) error {
-	err := l.Release(context.Background())
-	locked(l.shard, func() {
-		for _, next := range l.shard.entries[l.key].owners {
-			next.place = nil // so it does not know that its grant is unread
+		if l != nil {
+			return l, nil, nil
 		}
-	})
-	return err
-}
-
-func enterAsBargingReader(ctx context.Context, b *Backend, req distributed.Request) (l distributed.Lease, p distributed.Place, err error) {
-	s := b.shardOf(req.Key)
-	locked(s, func() {
-		if e := s.entries[req.Key]; req.Mode == distributed.Shared && e != nil && e.admits(req.Mode, 0) {
-			fresh := s.grant(e, req.Instance, req.Mode, false, req.TTL, time.Now())
-			fresh.keep()
-			l = fresh
-		}
-	})
-	if l != nil {
-		return l, nil, nil
+		return b.Enter(ctx, req)
 	}
-	return b.Enter(ctx, req)
 }

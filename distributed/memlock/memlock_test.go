@@ -15,6 +15,13 @@ import (
 
 const ttl = 6 * time.Second
 
+func start(t *testing.T) *memlock.Backend {
+	t.Helper()
+	b := memlock.New()
+	t.Cleanup(func() { require.NoError(t, b.Close()) })
+	return b
+}
+
 func enter(t *testing.T, b *memlock.Backend, instance string) (distributed.Lease, distributed.Place) {
 	t.Helper()
 	l, p, err := b.Enter(context.Background(), distributed.Request{Key: "k", Instance: instance, TTL: ttl})
@@ -36,8 +43,7 @@ func grantedInTheDark(t *testing.T, b *memlock.Backend) distributed.Place {
 
 func TestGrantDuringPartitionIsDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := memlock.New()
-		defer b.Close()
+		b := start(t)
 		granted := time.Now().Add(ttl / 2)
 		p := grantedInTheDark(t, b)
 		time.Sleep(ttl / 4)
@@ -59,8 +65,7 @@ func TestGrantDuringPartitionIsLost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := memlock.New()
-				defer b.Close()
+				b := start(t)
 				p := grantedInTheDark(t, b)
 				time.Sleep(wait)
 				b.Partition(false)
@@ -76,8 +81,7 @@ func TestGrantDuringPartitionIsLost(t *testing.T) {
 
 func TestLeaveDuringPartition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := memlock.New()
-		defer b.Close()
+		b := start(t)
 		p := grantedInTheDark(t, b)
 		assert.ErrorIs(t, p.Leave(t.Context()), distributed.ErrUnavailable)
 		b.Partition(false)
@@ -89,62 +93,49 @@ func TestLeaveDuringPartition(t *testing.T) {
 	})
 }
 
-// giver releases its lease as soon as it is contended, from within the notification.
-type giver struct{ released chan error }
-
-func (g giver) LeaseLost(distributed.Lease)                      {}
-func (g giver) LeaseRenewed(distributed.Lease, time.Time, error) {}
-func (g giver) LeaseReleased(_ distributed.Lease, err error)     { g.released <- err }
-func (g giver) LeaseContended(l distributed.Lease) {
-	if l.StartRelease() {
-		g.released <- nil
-	}
+// watcher calls back from within the notifications.
+type watcher struct {
+	lost, contended func()
+	released        chan error
 }
 
+func (w *watcher) LeaseLost(distributed.Lease)                    { w.lost() }
+func (w *watcher) LeaseContended(distributed.Lease)               { w.contended() }
+func (w *watcher) LeaseReleased(_ distributed.Lease, err error)   { w.released <- err }
+func (*watcher) LeaseRenewed(distributed.Lease, time.Time, error) {}
+
 func TestWatcherMayCallBack(t *testing.T) {
-	b := memlock.New()
-	defer b.Close()
+	b := start(t)
 	l, _ := enter(t, b, "a")
-	g := giver{make(chan error, 1)}
-	l.Watch(g, l)
+	w := &watcher{released: make(chan error, 1)}
+	w.contended = func() {
+		if l.StartRelease() {
+			w.released <- nil
+		}
+	}
+	l.Watch(w, l)
 	_, p := enter(t, b, "b")
 	assert.Len(t, p.Granted(), 1, "released before Enter has returned")
-	assert.NoError(t, <-g.released)
+	assert.NoError(t, <-w.released)
 	assert.NoError(t, p.Leave(t.Context()))
 }
 
-// asker looks who broke its lease, from within the notification.
-type asker struct {
-	b     *memlock.Backend
-	found *distributed.Breaking
-}
-
-func (a *asker) LeaseLost(distributed.Lease) {
-	found, _ := a.b.Inspect(context.Background(), "k")
-	a.found = found.Broken
-}
-func (a *asker) LeaseReleased(distributed.Lease, error)           {}
-func (a *asker) LeaseContended(distributed.Lease)                 {}
-func (a *asker) LeaseRenewed(distributed.Lease, time.Time, error) {}
-
 // The record is there before a holder learns of the Break.
 func TestTheHolderMayAskWhoBrokeItsLease(t *testing.T) {
-	b := memlock.New()
-	defer b.Close()
+	b := start(t)
 	l, _ := enter(t, b, "a")
-	a := &asker{b: b}
-	l.Watch(a, l)
+	var then distributed.Inspection
+	l.Watch(&watcher{lost: func() { then, _ = b.Inspect(context.Background(), "k") }}, l)
 	found, err := b.Inspect(t.Context(), "k")
 	require.NoError(t, err)
 	_, err = b.Break(t.Context(), found, "ops", "stuck")
 	require.NoError(t, err)
-	require.NotNil(t, a.found)
-	assert.Equal(t, "ops", a.found.By)
+	require.NotNil(t, then.Broken)
+	assert.Equal(t, "ops", then.Broken.By)
 }
 
 func TestTTLTooShort(t *testing.T) {
-	b := memlock.New()
-	defer b.Close()
+	b := start(t)
 	_, _, err := b.Enter(t.Context(), distributed.Request{Key: "k", Instance: "a", TTL: distributed.MinTTL - 1})
 	assert.ErrorContains(t, err, "lease TTL")
 }
@@ -171,8 +162,7 @@ func TestFencesSurviveARestart(t *testing.T) {
 // Nobody takes fences between a writer's and those after its downgrade, so its block is not lost: the fences of a lock that
 // changes hands all the time do not run ahead of the clock.
 func TestDowngradeReturnsFences(t *testing.T) {
-	b := memlock.New()
-	defer b.Close()
+	b := start(t)
 	var first, last uint64
 	for i := range 100 {
 		l, _ := enter(t, b, "a")
@@ -189,8 +179,7 @@ func TestDowngradeReturnsFences(t *testing.T) {
 // A lease whose last waiter has left in a partition is not contended any more when that is healed.
 func TestWaiterThatLeftInAPartitionIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := memlock.New()
-		defer b.Close()
+		b := start(t)
 		l, _ := enter(t, b, "a")
 		_, p := enter(t, b, "b")
 		require.True(t, l.Contended())
@@ -205,8 +194,7 @@ func TestWaiterThatLeftInAPartitionIsGone(t *testing.T) {
 
 // A holder's own instance, which has queued beside its lease, is not another one that waits.
 func TestOwnPlaceIsNoContention(t *testing.T) {
-	b := memlock.New()
-	defer b.Close()
+	b := start(t)
 	l, _ := enter(t, b, "a")
 	_, own := enter(t, b, "a")
 	require.False(t, l.Contended())

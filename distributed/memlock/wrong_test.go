@@ -36,11 +36,9 @@ type flaw struct {
 }
 
 func (w *wrong) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
-	enter := func(ctx context.Context, b *Backend, req distributed.Request) (distributed.Lease, distributed.Place, error) {
-		return b.Enter(ctx, req)
-	}
-	if w.enter != nil {
-		enter = w.enter
+	enter := w.enter
+	if enter == nil {
+		enter = asAsked
 	}
 	if w.askWrapped != nil {
 		w.askWrapped(&req)
@@ -67,6 +65,18 @@ func (w *wrong) Enter(ctx context.Context, req distributed.Request) (distributed
 	return l, p, err
 }
 
+func asAsked(ctx context.Context, b *Backend, req distributed.Request) (distributed.Lease, distributed.Place, error) {
+	return b.Enter(ctx, req)
+}
+
+// or calls what is wrong, or else what is right.
+func or[T, R any](wrong, right func(T) R, of T) R {
+	if wrong != nil {
+		return wrong(of)
+	}
+	return right(of)
+}
+
 func (w *wrong) Inspect(ctx context.Context, key string) (distributed.Inspection, error) {
 	i, err := w.Backend.Inspect(ctx, key)
 	if w.found != nil {
@@ -90,12 +100,7 @@ func (w *wrong) Break(ctx context.Context, i distributed.Inspection, by, reason 
 	return w.Backend.Break(ctx, i, by, reason)
 }
 
-func (w *wrong) Close() error {
-	if w.close != nil {
-		return w.close(w.Backend)
-	}
-	return w.Backend.Close()
-}
+func (w *wrong) Close() error { return or(w.close, (*Backend).Close, w.Backend) }
 
 // wrongLease is a lease that Enter granted. Those that places deliver are correct.
 type wrongLease struct {
@@ -105,17 +110,11 @@ type wrongLease struct {
 }
 
 func (l *wrongLease) Release(ctx context.Context) error {
-	if l.release != nil {
-		return l.release(l.inner)
-	}
-	return l.Lease.Release(ctx)
+	return or(l.release, func(l *lease) error { return l.Release(ctx) }, l.inner)
 }
 
 func (l *wrongLease) Downgrade(ctx context.Context) error {
-	if l.downgrade != nil {
-		return l.downgrade(l.inner)
-	}
-	return l.inner.Downgrade(ctx)
+	return or(l.downgrade, func(l *lease) error { return l.Downgrade(ctx) }, l.inner)
 }
 
 func (l *wrongLease) NextFence() (uint64, bool) {
@@ -125,21 +124,8 @@ func (l *wrongLease) NextFence() (uint64, bool) {
 	return l.Lease.NextFence()
 }
 
-func (l *wrongLease) Contended() bool {
-	if l.contended != nil {
-		return l.contended(l.inner)
-	}
-	return l.Lease.Contended()
-}
-
-func (l *wrongLease) Wanted() bool { return l.inner.Wanted() }
-
-func (l *wrongLease) Lost() <-chan struct{} {
-	if l.lost != nil {
-		return l.lost(l.inner)
-	}
-	return l.Lease.Lost()
-}
+func (l *wrongLease) Contended() bool       { return or(l.contended, (*lease).Contended, l.inner) }
+func (l *wrongLease) Lost() <-chan struct{} { return or(l.lost, (*lease).Lost, l.inner) }
 
 type wrongPlace struct {
 	*place
@@ -147,10 +133,7 @@ type wrongPlace struct {
 }
 
 func (p *wrongPlace) Leave(ctx context.Context) error {
-	if p.leave != nil {
-		return p.leave(p.place)
-	}
-	return p.place.Leave(ctx)
+	return or(p.leave, func(p *place) error { return p.Leave(ctx) }, p.place)
 }
 
 func fixture(f flaw) locktest.Fixture {
