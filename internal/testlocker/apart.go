@@ -54,15 +54,9 @@ func (v Victims) Undisturbed(t *testing.T, attack func(held distributed.Lease, p
 		}
 	}
 	goesOn()
-	held, place, err := enter(ctx, v.One, victim(v.Key, Holder))
-	if err != nil || held == nil {
-		t.Fatalf("not acquired: %v, queued: %t", err, place != nil)
-	}
+	held := Asker{t, v.One, v.Key, victimTTL}.Lease(Holder)
 	defer func() { _ = held.Release(context.Background()) }()
-	granted, place, err := enter(ctx, v.Other, victim(v.Key, Waiter))
-	if err != nil || place == nil {
-		t.Fatalf("not queued: %v, acquired: %t", err, granted != nil)
-	}
+	place := Asker{t, v.Other, v.Key, victimTTL}.Place(Waiter)
 	last, err := fenceAfter(0, held)
 	if err != nil {
 		t.Fatal(err)
@@ -74,23 +68,10 @@ func (v Victims) Undisturbed(t *testing.T, attack func(held distributed.Lease, p
 	if len(place.Granted()) > 0 || !held.Healthy() {
 		t.Fatalf("a second holder: %t, the first is healthy: %t", len(place.Granted()) > 0, held.Healthy())
 	}
-	if err := held.Release(ctx); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case next := <-place.Granted():
-		if next == nil {
-			t.Fatal("the place was lost")
-		}
-		if _, err := fenceAfter(last, next); err != nil {
-			t.Error(err)
-		}
-		if err := next.Release(ctx); err != nil {
-			t.Error(err)
-		}
-	case <-time.After(patience):
-		t.Fatal("not granted")
-	}
+	Release(t, held)
+	next := Granted(t, place)
+	exceeds(t, next, last)
+	Release(t, next)
 	return longest
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -143,6 +144,17 @@ func Ready(t *testing.T, b distributed.Backend) {
 		defer cancel()
 		return b.Ping(ctx)
 	})
+}
+
+// Counted counts the exchanges of a backend of one kind, until the test ends.
+func Counted(t *testing.T, b distributed.Observable, kind func(distributed.Exchange) bool) *atomic.Int64 {
+	n := new(atomic.Int64)
+	t.Cleanup(b.Observe(func(e distributed.Exchange) {
+		if kind(e) {
+			n.Add(1)
+		}
+	}))
+	return n
 }
 
 // ExpiryWhileHeld cuts the holder's backend off: it knows that its lease has ended before the next one is let in, and has lost it.

@@ -21,8 +21,19 @@ const hotLockers, hotCallers = 8, 16
 // share. In tenures they get far more of it. open opens the backend of one process. It returns the turns without tenures.
 func HotKey(t *testing.T, open func() distributed.Backend) (turns int64) {
 	t.Helper()
-	tenures := hotKey(t, open)
-	turns = hotKey(t, open, wllock.WithMaxHandoffs(0))
+	return hotKeys(t, open, true)
+}
+
+// HotKeyUnfenced is the same over a service without fences.
+func HotKeyUnfenced(t *testing.T, open func() distributed.Backend) {
+	t.Helper()
+	hotKeys(t, open, false)
+}
+
+func hotKeys(t *testing.T, open func() distributed.Backend, fenced bool) (turns int64) {
+	t.Helper()
+	tenures := hotKey(t, open, fenced)
+	turns = hotKey(t, open, fenced, wllock.WithMaxHandoffs(0))
 	t.Logf("%d turns in tenures, %d over the service", tenures, turns)
 	if !race.Enabled && tenures < 20*turns { // the detector slows the turns within a process, and not the service
 		t.Errorf("%d turns in tenures, %d without; want 20 times as many", tenures, turns)
@@ -30,7 +41,7 @@ func HotKey(t *testing.T, open func() distributed.Backend) (turns int64) {
 	return turns
 }
 
-func hotKey(t *testing.T, open func() distributed.Backend, opts ...wllock.Option) (total int64) {
+func hotKey(t *testing.T, open func() distributed.Backend, fenced bool, opts ...wllock.Option) (total int64) {
 	t.Helper()
 	var last uint64 // guarded by the lock under test, as inside is
 	var inside int
@@ -52,7 +63,7 @@ func hotKey(t *testing.T, open func() distributed.Backend, opts ...wllock.Option
 					err := l.Do(ctx, "product", "1", func(ctx context.Context) error {
 						held, _ := wllock.HeldFrom(ctx)
 						inside++
-						if inside != 1 || held.Fence() <= last {
+						if inside != 1 || (held.Fence() > last) != fenced {
 							t.Errorf("%d inside, fence %d after %d", inside, held.Fence(), last)
 						}
 						last = held.Fence()

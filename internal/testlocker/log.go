@@ -20,12 +20,15 @@ func (l *Log) Write(b []byte) (int, error) {
 	return l.all.Write(b)
 }
 
-// Count returns how often what was written.
-func (l *Log) Count(what string) int {
+// String returns all that was written.
+func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return strings.Count(l.all.String(), what)
+	return l.all.String()
 }
+
+// Count returns how often what was written.
+func (l *Log) Count(what string) int { return strings.Count(l.String(), what) }
 
 // Logger writes to it.
 func (l *Log) Logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }

@@ -124,6 +124,9 @@ func (p Processes) deadWaiter(t *testing.T, signal syscall.Signal) {
 
 func exceeds(t *testing.T, l distributed.Lease, before uint64) {
 	t.Helper()
+	if l == nil {
+		t.Fatal("the place was lost")
+	}
 	if _, err := fenceAfter(before, l); err != nil {
 		t.Fatal(err)
 	}

@@ -270,14 +270,7 @@ func (s *Scene) step(ctx context.Context, b distributed.Backend, verb, handle st
 	case "abandon":
 		l.Abandon()
 	case "lost":
-		s.eventually(verb, func() bool {
-			select {
-			case <-l.Lost():
-				return true
-			default:
-				return false
-			}
-		})
+		s.eventually(verb, func() bool { return gone(l) })
 	case "contended", "quiet":
 		s.eventually(verb, func() bool { return l.Contended() == (verb == "contended") })
 	case "unread":

@@ -1,7 +1,6 @@
 package testlocker
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/hex"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/testproc"
 )
 
 // Secrecy makes calls of all kinds, by Lockers with redacted keys, for keys of many forms. They end in all ways that can be had of a
@@ -30,6 +30,18 @@ type Secrecy struct {
 	Open   func(t *testing.T, log *slog.Logger) distributed.Backend // as a process of its own has it, closed by the Locker
 	// Hinders make the service fail, each in its own way, until undo is called.
 	Hinders map[string]func(t *testing.T) (undo func())
+}
+
+// Cuts are Hinders of a service that is reached through a proxy to its address.
+func Cuts(proxy *testproc.Proxy, addr string) map[string]func(*testing.T) func() {
+	return map[string]func(*testing.T) func(){
+		"a cut": func(*testing.T) func() {
+			proxy.Redirect("127.0.0.1:1")
+			proxy.Cut()
+			return func() { proxy.Redirect(addr) }
+		},
+		"a stall": func(*testing.T) func() { proxy.Stall(true); return func() { proxy.Stall(false) } },
+	}
 }
 
 // secrets are keys of many forms. No six characters in a row of one occur in what is told for another reason.
@@ -100,22 +112,7 @@ func partIn(text string, parts map[string]string) string {
 }
 
 // told is all that leaves a process. Loggers have goroutines of their own.
-type told struct {
-	mu   sync.Mutex
-	text bytes.Buffer // guarded by mu
-}
-
-func (x *told) Write(p []byte) (int, error) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.text.Write(p)
-}
-
-func (x *told) String() string {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.text.String()
-}
+type told struct{ Log }
 
 // error adds an error in the forms that programs print it in, and all that it wraps.
 func (x *told) error(err error) {

@@ -178,11 +178,16 @@ func (w *stormWitness) has(h *tenant, now time.Time) bool { return !hasEnded(h.l
 
 // hasEnded reports what a lease tells its user: that it has expired, or that it was lost before, which lets others in.
 func hasEnded(l distributed.Lease, now time.Time) bool {
+	return gone(l) || distributed.Over(now, l.Until())
+}
+
+// gone reports whether the lease is known to be lost.
+func gone(l distributed.Lease) bool {
 	select {
 	case <-l.Lost():
 		return true
 	default:
-		return distributed.Over(now, l.Until())
+		return false
 	}
 }
 
@@ -200,9 +205,7 @@ func (w *stormWitness) in(h *tenant) {
 // look compares all the time, because a lease may become valid for longer.
 func (w *stormWitness) look(ctx context.Context) {
 	for ctx.Err() == nil {
-		w.mu.Lock()
-		w.compare()
-		w.mu.Unlock()
+		w.locked(w.compare)
 		pause(ctx, time.Millisecond)
 	}
 }
@@ -268,16 +271,10 @@ func (w *stormWitness) isDry(h *tenant) bool {
 	return h.dry
 }
 
-func (w *stormWitness) share(h *tenant) {
+func (w *stormWitness) locked(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	h.shared = true
-}
-
-func (w *stormWitness) out(h *tenant) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.inside, h)
+	f()
 }
 
 // stormUser is one instance, which takes one lock again and again.
@@ -355,11 +352,9 @@ func (u *stormUser) use(ctx context.Context, h *tenant) {
 		u.w.writes.Add(1)
 	}
 	u.stay(ctx, h)
-	u.w.out(h)
-	select {
-	case <-h.l.Lost():
+	u.w.locked(func() { delete(u.w.inside, h) })
+	if gone(h.l) {
 		u.w.lost.Add(1)
-	default:
 	}
 	u.end(h)
 }
@@ -371,7 +366,7 @@ func (u *stormUser) stay(ctx context.Context, h *tenant) {
 		pause(ctx, upTo(u.r, 2*u.ttl)) // longer than the lease, if it is not renewed
 	case n <= 24:
 		if !h.shared {
-			u.w.share(h)
+			u.w.locked(func() { h.shared = true })
 			u.bounded(ctx, limit, func(ctx context.Context) { _ = h.l.Downgrade(ctx) })
 			u.w.downgrades.Add(1)
 		}
