@@ -79,13 +79,8 @@ func victims(t *testing.T, parent string) testlocker.Victims {
 	return testlocker.Victims{One: bank(), Other: bank(), Key: "bank:acct:9", Load: "bank:load"}
 }
 
-// asShop is a connection of the user that attacks.
-func asShop(t *testing.T) *zk.Conn {
-	t.Helper()
-	c := plainConn(t, zktest.Shared(t).Addr)
-	require.NoError(t, c.AddAuth("digest", []byte("shop:change-me")))
-	return c
-}
+// attacker is the user that attacks.
+const attacker = "shop:change-me"
 
 // attacks are what another system's user may try on a node, each of which is refused.
 func attacks(c *zk.Conn, root, node string) map[string]func() error {
@@ -122,12 +117,6 @@ func try(t *testing.T, name string, attack func() error) {
 	require.ErrorIs(t, err, zk.ErrNoAuth, name)
 }
 
-// targets are the nodes of bank: its root, that of a lock, a holder and a waiter.
-func targets(held distributed.Lease, waiting distributed.Place, root string) []string {
-	node := claimOf(held).path()
-	return []string{root, path.Dir(node), node, claimOf(waiting).path()}
-}
-
 // TestAnotherSystemsUserHasNoRightToALock: the documented ACLs keep systems apart.
 func TestAnotherSystemsUserHasNoRightToALock(t *testing.T) {
 	t.Parallel()
@@ -149,14 +138,16 @@ func attackAll(t *testing.T, rounds int) {
 	require.NoError(t, own.Ping(t.Context()))
 	_, _, err := own.List(t.Context(), "", "", 10)
 	require.NoError(t, err)
-	shop := asShop(t)
+	shop := userConn(t, attacker)
 	longest := victims(t, parent).Undisturbed(t, func(held distributed.Lease, p distributed.Place) {
+		root, node := parent+"/bank", claimOf(held).path()
+		targets := []string{root, path.Dir(node), node, claimOf(p).path()} // also the nodes of a lock, a holder and a waiter
 		for range rounds {
-			for _, node := range targets(held, p, parent+"/bank") {
-				for name, attack := range attacks(shop, parent+"/bank", node) { // in any order
+			for _, node := range targets {
+				for name, attack := range attacks(shop, root, node) { // in any order
 					try(t, name, attack)
 				}
-				for _, attack := range attacks(shop, parent+"/bank", strings.Replace(node, "/bank", "/shop", 1)) {
+				for _, attack := range attacks(shop, root, strings.Replace(node, "/bank", "/shop", 1)) {
 					_ = attack() // on nodes of its own that have such names: whatever comes of it
 				}
 			}
@@ -174,7 +165,7 @@ func TestAStolenSessionIsNoticed(t *testing.T) {
 	l, p := one.Lease("a"), asker(t, v.Other, v.Key).Place("b")
 	elsewhere, waits := asker(t, v.Other, "bank:acct:10").Lease("b"), asker(t, v.One, "bank:acct:10").Place("a")
 	before := fence(t, l)
-	shop, node := asShop(t), claimOf(l).path()
+	shop, node := userConn(t, attacker), claimOf(l).path()
 	require.Eventually(t, func() bool {
 		found, stat, err := shop.Exists(node) // takes no right, and shows whose it is
 		if err == nil && found {

@@ -8,14 +8,15 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/testlocker"
+	"github.com/wllock/wllock/internal/testproc"
 	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/zktest"
 )
 
 // cutOff returns two backends on the shared server, and what cuts the first of them off.
-func cutOff(t *testing.T) (first, second *Backend, proxy *zktest.Proxy) {
+func cutOff(t *testing.T) (first, second *Backend, proxy *testproc.Proxy) {
 	t.Helper()
-	proxy, root := zktest.NewProxy(t, zktest.Shared(t).Addr), newRoot()
+	proxy, root := newProxy(t), newRoot()
 	return open(t, proxy.Addr, root), open(t, zktest.Shared(t).Addr, root), proxy
 }
 

@@ -14,15 +14,16 @@ import (
 // looked has a holder look once, and waits until it has.
 func looked(t *testing.T, l distributed.Lease) {
 	t.Helper()
-	rested(t, l)
-	claimOf(l).a.Poke()
-	rested(t, l)
+	a := claimOf(l).a
+	rested(t, a)
+	a.Poke()
+	rested(t, a)
 }
 
 // rested waits until no look is under way.
-func rested(t *testing.T, l distributed.Lease) {
+func rested(t *testing.T, a interface{ Looking() bool }) {
 	t.Helper()
-	require.Eventually(t, func() bool { return !claimOf(l).a.Looking() }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return !a.Looking() }, patience, time.Millisecond)
 }
 
 // The client library keeps a channel for each watch that it sets, until something happens to the node.

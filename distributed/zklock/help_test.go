@@ -1,21 +1,22 @@
 package zklock
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"path"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver"
 	"github.com/wllock/wllock/distributed/locktest"
 	"github.com/wllock/wllock/internal/testlocker"
+	"github.com/wllock/wllock/internal/testproc"
 	"github.com/wllock/wllock/internal/zktest"
 )
 
@@ -60,18 +61,50 @@ func plainConn(t locktest.TB, addr string) *zk.Conn {
 	return conn
 }
 
-// expire deletes the nodes of a key's owners.
-func expire(t locktest.TB, conn *zk.Conn, root, key string) {
+// userConn is one of a user, "name:password", to the shared server.
+func userConn(t locktest.TB, user string) *zk.Conn {
 	t.Helper()
-	dir := path.Join(root, escape(key))
-	children, _, err := conn.Children(dir)
-	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+	conn := plainConn(t, zktest.Shared(t).Addr)
+	if err := conn.AddAuth("digest", []byte(user)); err != nil {
 		t.Fatalf("%v", err)
 	}
-	q, _ := (&settings{sequences: mostSequences}).parse("", children)
-	for _, n := range q[:driver.Admitted(q, false)] {
-		if err := conn.Delete(dir+"/"+n.name, -1); err != nil {
-			t.Fatalf("%v", err)
-		}
-	}
+	return conn
 }
+
+// left waits until a node has so many children.
+func left(t *testing.T, addr, node string, n int) {
+	t.Helper()
+	conn := plainConn(t, addr)
+	require.Eventually(t, func() bool {
+		children, _, err := conn.Children(node)
+		return err == nil && len(children) == n
+	}, patience, 10*time.Millisecond)
+}
+
+// newProxy is one to the shared server.
+func newProxy(t locktest.TB) *testproc.Proxy {
+	t.Helper()
+	return testproc.NewProxy(t, zktest.Shared(t).Addr)
+}
+
+const (
+	// ttl is that of leases in tests of faults: short, so that they end soon, and long enough for a busy machine.
+	ttl = 4 * time.Second
+	// long is that of leases that must not end.
+	long     = 10 * time.Minute
+	patience = testlocker.Patience
+)
+
+// asker makes requests for a key.
+func asker(t *testing.T, b distributed.Backend, key string) testlocker.Asker {
+	return testlocker.Asker{T: t, B: b, Key: key, TTL: ttl}
+}
+
+var (
+	shared, lasting        = testlocker.AsReader, testlocker.Lasting
+	granted, lost, release = testlocker.Granted, testlocker.Lost, testlocker.Release
+	claimed, fence, ready  = testlocker.Claimed, testlocker.Fence, testlocker.Ready
+)
+
+// claimOf is that of a lease or a place.
+func claimOf(x any) *claim { return &driver.AttemptOf[claim](x).Wire }

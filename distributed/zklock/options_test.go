@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/testlocker"
 	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/zktest"
 )
@@ -27,9 +27,7 @@ func TestAnotherUserIsRefusedAtStart(t *testing.T) {
 	b := open(t, zktest.Shared(t).Addr, root, WithAuth("shop", "secret"))
 	ready(t, b)
 	l := asker(t, b, "k").Lease("a")
-	conn := plainConn(t, zktest.Shared(t).Addr)
-	require.NoError(t, conn.AddAuth("digest", []byte("shop:secret")))
-	acl, _, err := conn.GetACL(claimOf(l).path())
+	acl, _, err := userConn(t, "shop:secret").GetACL(claimOf(l).path())
 	require.NoError(t, err)
 	require.Equal(t, zk.DigestACL(zk.PermAll, "shop", "secret"), acl)
 
@@ -54,7 +52,7 @@ func TestAnotherUserIsRefusedAtStart(t *testing.T) {
 // Credentials are shown again to a server that the session moves to.
 func TestCredentialsAfterAReconnect(t *testing.T) {
 	t.Parallel()
-	proxy := zktest.NewProxy(t, zktest.Shared(t).Addr)
+	proxy := newProxy(t)
 	b := open(t, proxy.Addr, newRoot(), WithAuth("shop", "secret"))
 	ask := asker(t, b, "k")
 	l := ask.Lease("a")
@@ -68,9 +66,7 @@ func TestACLOfOurOwn(t *testing.T) {
 	want := append(zk.DigestACL(zk.PermAll, "shop", "secret"), zk.WorldACL(zk.PermRead)...)
 	b := open(t, zktest.Shared(t).Addr, newRoot(), WithAuth("shop", "secret"), WithACL(want...))
 	l := asker(t, b, "k").Lease("a")
-	conn := plainConn(t, zktest.Shared(t).Addr)
-	require.NoError(t, conn.AddAuth("digest", []byte("shop:secret")))
-	acl, _, err := conn.GetACL(claimOf(l).path())
+	acl, _, err := userConn(t, "shop:secret").GetACL(claimOf(l).path())
 	require.NoError(t, err)
 	require.Equal(t, want, acl)
 	release(t, l)
@@ -131,17 +127,11 @@ func TestLongestTTL(t *testing.T) {
 func TestExchangesAreObserved(t *testing.T) {
 	testscope.Long(t, "takes 2 s")
 	t.Parallel()
-	proxy := zktest.NewProxy(t, zktest.Shared(t).Addr)
+	proxy := newProxy(t)
 	b := open(t, proxy.Addr, newRoot())
 	ready(t, b)
-	var answered, silent atomic.Int64
-	stop := b.Observe(func(e distributed.Exchange) {
-		if e.Err == nil && e.RTT > 0 {
-			answered.Add(1)
-		} else if e.Err != nil && e.RTT == 0 {
-			silent.Add(1)
-		}
-	})
+	answered := testlocker.Counted(t, b, func(e distributed.Exchange) bool { return e.Err == nil && e.RTT > 0 })
+	silent := testlocker.Counted(t, b, func(e distributed.Exchange) bool { return e.Err != nil && e.RTT == 0 })
 	require.NoError(t, b.Echo(t.Context()))
 	require.Positive(t, answered.Load())
 	l := asker(t, b, "k").Lease("a")
@@ -152,34 +142,19 @@ func TestExchangesAreObserved(t *testing.T) {
 	ready(t, b)
 	before := answered.Load()
 	require.Eventually(t, func() bool { return answered.Load() > before }, patience, time.Millisecond, "the syncs are reported")
-	stop()
 }
 
 func TestNoServerThere(t *testing.T) {
 	t.Parallel()
 	b, err := New([]string{"127.0.0.1:1"})
 	require.NoError(t, err)
-	var unreached atomic.Int64
-	defer b.Observe(func(e distributed.Exchange) {
-		if errors.Is(e.Err, distributed.ErrUnreached) {
-			unreached.Add(1)
-		}
-	})()
+	unreached := testlocker.Counted(t, b, func(e distributed.Exchange) bool { return errors.Is(e.Err, distributed.ErrUnreached) })
 	_, _, err = b.Enter(t.Context(), distributed.Request{Key: "k", Instance: "a", TTL: 200 * time.Millisecond})
 	assert.ErrorIs(t, err, distributed.ErrUnavailable)
 	assert.ErrorIs(t, err, distributed.ErrUnreached)
 	assert.Positive(t, unreached.Load())
-	start := time.Now()
-	require.NoError(t, b.Close())
-	testscope.InTime(t, time.Since(start), 10*time.Second, "Close")
-	assert.ErrorIs(t, b.Ping(t.Context()), distributed.ErrClosed)
-}
 
-// An error says why there is no connection, and not only that time has passed.
-func TestARefusedConnectionIsNamed(t *testing.T) {
-	b, err := Open("zk://127.0.0.1:1/x")
-	require.NoError(t, err)
-	defer b.Close()
+	// An error says why there is no connection, and not only that time has passed.
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	err = b.Ping(ctx)
@@ -188,6 +163,10 @@ func TestARefusedConnectionIsNamed(t *testing.T) {
 	}
 	require.ErrorContains(t, err, "connection refused")
 	require.NotContains(t, err.Error(), "\n")
+	start := time.Now()
+	require.NoError(t, b.Close())
+	testscope.InTime(t, time.Since(start), 10*time.Second, "Close")
+	assert.ErrorIs(t, b.Ping(t.Context()), distributed.ErrClosed)
 }
 
 // What cannot be opened is nil, and not a nil pointer that passes for a Backend.

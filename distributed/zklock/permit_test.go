@@ -3,7 +3,6 @@ package zklock
 import (
 	"crypto/rand"
 	"testing"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
@@ -45,8 +44,5 @@ func TestOtherFormatsAreRefused(t *testing.T) {
 	})
 	_, err := b.Inspect(t.Context(), "other-0")
 	require.ErrorContains(t, err, "format 9")
-	require.Eventually(t, func() bool {
-		names, _, err := conn.Children(b.dirOf("other-0"))
-		return err == nil && len(names) == 1
-	}, testlocker.Patience, time.Millisecond)
+	left(t, addr, b.dirOf("other-0"), 1)
 }

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -109,7 +108,7 @@ func settled(t *testing.T, s *session) {
 		_ = s.sync(t.Context())
 	}
 	for _, a := range s.Lane.Attempts() {
-		require.Eventually(t, func() bool { return !a.Looking() }, patience, time.Millisecond)
+		rested(t, a)
 	}
 	s.Lane.Flush(patience)
 }

@@ -33,20 +33,14 @@ func TestNoKeyLeavesWithRedaction(t *testing.T) {
 			}
 		}
 	}
+	hinders := testlocker.Cuts(proxy, server.Addr)
+	hinders["no right to delete"] = func(*testing.T) func() { acl(zk.PermRead | zk.PermCreate); return func() { acl(zk.PermAll) } }
+	hinders["no rights"] = func(*testing.T) func() { acl(0); return func() { acl(zk.PermAll) } }
 	testlocker.Secrecy{
 		System: "shop", TTL: 6 * time.Second,
 		Open: func(t *testing.T, log *slog.Logger) distributed.Backend {
 			return open(t, proxy.Addr, root, WithLogger(log))
 		},
-		Hinders: map[string]func(*testing.T) func(){
-			"no right to delete": func(*testing.T) func() { acl(zk.PermRead | zk.PermCreate); return func() { acl(zk.PermAll) } },
-			"no rights":          func(*testing.T) func() { acl(0); return func() { acl(zk.PermAll) } },
-			"a cut": func(*testing.T) func() {
-				proxy.Redirect("127.0.0.1:1")
-				proxy.Cut()
-				return func() { proxy.Redirect(server.Addr) }
-			},
-			"a stall": func(*testing.T) func() { proxy.Stall(true); return func() { proxy.Stall(false) } },
-		},
+		Hinders: hinders,
 	}.Run(t)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,12 +45,7 @@ func TestListOfManyKeys(t *testing.T) {
 		_, err := conn.Multi(creates...)
 		require.NoError(t, err)
 	}
-	var failed atomic.Int64
-	defer b.Observe(func(e distributed.Exchange) {
-		if e.Err != nil {
-			failed.Add(1)
-		}
-	})()
+	failed := testlocker.Counted(t, b, func(e distributed.Exchange) bool { return e.Err != nil })
 	var found []string
 	for cursor, pages := "", 0; cursor != "" || pages == 0; pages++ {
 		page, next, err := b.List(t.Context(), "held", cursor, 1)
@@ -96,17 +90,13 @@ func TestQuotaIsUsedUp(t *testing.T) {
 	server, root := zktest.Start(t, "-Dzookeeper.enforceQuota=true"), newRoot()
 	b, conn := open(t, server.Addr, root), plainConn(t, server.Addr)
 	testlocker.Release(t, asker(t, b, "k").Lease("a"))
-	for _, path := range []string{"/zookeeper/quota" + root, "/zookeeper/quota" + root + "/zookeeper_limits"} {
-		data := ""
-		if strings.HasSuffix(path, "limits") {
-			data = "count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=1"
-		}
-		_, err := conn.Create(path, []byte(data), 0, zk.WorldACL(zk.PermAll))
+	for _, node := range [][2]string{
+		{"", ""}, {"/zookeeper_limits", "count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=1"}, {"/zookeeper_stats", "count=9,bytes=9"},
+	} {
+		_, err := conn.Create("/zookeeper/quota"+root+node[0], []byte(node[1]), 0, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
 	}
-	_, err := conn.Create("/zookeeper/quota"+root+"/zookeeper_stats", []byte("count=9,bytes=9"), 0, zk.WorldACL(zk.PermAll))
-	require.NoError(t, err)
-	_, _, err = asker(t, b, "k").Try("a")
+	_, _, err := asker(t, b, "k").Try("a")
 	require.ErrorIs(t, err, distributed.ErrRefused)
 	require.ErrorContains(t, err, "quota")
 }

@@ -29,11 +29,7 @@ func TestUnusedKeysLeaveNothing(t *testing.T) {
 				release(t, ask.Lease("i"))
 				release(t, ask.Lease("i"))
 			}
-			conn := plainConn(t, zktest.Shared(t).Addr)
-			require.Eventually(t, func() bool {
-				children, _, err := conn.Children(root)
-				return err == nil && len(children) == 0
-			}, patience, 20*time.Millisecond)
+			left(t, zktest.Shared(t).Addr, root, 0)
 			release(t, asker(t, b, "a").Lease("i"))
 		})
 	}
@@ -49,11 +45,7 @@ func TestKeysOfOneUseAreDeletedByUs(t *testing.T) {
 	for i := range 50 {
 		release(t, asker(t, b, fmt.Sprint("k", i)).Lease("a", lasting(long)))
 	}
-	conn := plainConn(t, private.Addr)
-	require.Eventually(t, func() bool {
-		children, _, err := conn.Children(root)
-		return err == nil && len(children) == 0
-	}, patience, 10*time.Millisecond)
+	left(t, private.Addr, root, 0)
 }
 
 // While parents go, requests find them missing, and create them again.

@@ -13,8 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
-	"github.com/wllock/wllock/distributed/driver"
-	"github.com/wllock/wllock/distributed/locktest"
 	"github.com/wllock/wllock/internal/parts"
 	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/zktest"
@@ -23,56 +21,23 @@ import (
 // wearing has a key's node worn after so many requests.
 func wearing(most int64) Option { return func(s *settings) { s.sequences = most } }
 
-// madeBefore creates a key's node with a child that is not ours, so that no server deletes it in between.
-func madeBefore(t *testing.T, addr, root, key string) {
+// madeBefore creates the node of the key k with a child that is not ours, so that no server deletes it in between, below a root.
+func madeBefore(t *testing.T, addr string) (root string) {
 	t.Helper()
 	conn := plainConn(t, addr)
-	for _, path := range []string{root, root + "/" + key, root + "/" + key + "/foreign"} {
+	root = newRoot()
+	for _, path := range []string{root, root + "/k", root + "/k/foreign"} {
 		_, err := conn.Create(path, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
 	}
-}
-
-// The suite, with lines of a few requests each.
-func TestConformanceOfWornNodes(t *testing.T) {
-	t.Parallel()
-	zktest.Shared(t)
-	locktest.Run(t, locktest.Fixture{TTL: suiteTTL, Skip: locktest.Brief, Open: func(t locktest.TB) locktest.Service {
-		proxy, root := zktest.NewProxy(t, zktest.Shared(t).Addr), newRoot()
-		patient := func(s *settings) { s.patience, s.sequences = suitePatience, 3 }
-		return locktest.Service{
-			Backend: open(t, proxy.Addr, root, patient),
-			Another: func() distributed.Backend { return open(t, proxy.Addr, root, patient) },
-			Expire:  func(key string) { expireLine(t, open(t, zktest.Shared(t).Addr, root, patient), key) },
-			Cut:     proxy.Stall,
-		}
-	}})
-}
-
-// expireLine deletes the nodes of a key's owners.
-func expireLine(t locktest.TB, b *Backend, key string) {
-	t.Helper()
-	conn := plainConn(t, zktest.Shared(t).Addr)
-	v, err := b.line(b.dirOf(key), func(dir string) (got children, err error) {
-		got.names, got.stat, err = conn.Children(dir)
-		return got, err
-	})
-	for _, n := range v.q[:driver.Admitted(v.q, false)] {
-		if err == nil {
-			err = conn.Delete(b.dirOf(key)+"/"+n.name, -1)
-		}
-	}
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
+	return root
 }
 
 // Requests of both nodes at a time: the first in line of the worn one has the lock, then those behind it, then those below it, also of
 // processes that learn of the next node late.
 func TestAWornNodeKeepsTheOrder(t *testing.T) {
 	t.Parallel()
-	root := newRoot()
-	madeBefore(t, zktest.Shared(t).Addr, root, "k") // which has sequence 0
+	root := madeBefore(t, zktest.Shared(t).Addr) // which has sequence 0
 	early, late := open(t, zktest.Shared(t).Addr, root, wearing(3)), open(t, zktest.Shared(t).Addr, root, wearing(3))
 	l := asker(t, early, "k").Lease("a", lasting(long))
 	last := fence(t, l)
@@ -111,8 +76,7 @@ func TestAWornNodeKeepsTheOrder(t *testing.T) {
 // Readers and the holder beside a worn node: a reader below it joins those above, and a writer below it is seen by them.
 func TestReadersOfAWornNode(t *testing.T) {
 	t.Parallel()
-	root := newRoot()
-	madeBefore(t, zktest.Shared(t).Addr, root, "k")
+	root := madeBefore(t, zktest.Shared(t).Addr)
 	b, other := open(t, zktest.Shared(t).Addr, root, wearing(2)), open(t, zktest.Shared(t).Addr, root, wearing(2))
 	above := asker(t, b, "k").Lease("a", shared, lasting(long))
 	below := asker(t, other, "k").Lease("b", shared, lasting(long))
@@ -128,8 +92,7 @@ func TestReadersOfAWornNode(t *testing.T) {
 // A process that ends between the steps: its worn node, and a next node that nobody has used yet, keep nobody out.
 func TestACrashAtAWornNode(t *testing.T) {
 	t.Parallel()
-	root := newRoot()
-	madeBefore(t, zktest.Shared(t).Addr, root, "k")
+	root := madeBefore(t, zktest.Shared(t).Addr)
 	b := open(t, zktest.Shared(t).Addr, root, wearing(2))
 	l := asker(t, b, "k").Lease("a", lasting(long))
 	conn, dir := plainConn(t, zktest.Shared(t).Addr), root+"/k"
@@ -148,8 +111,7 @@ func TestACrashAtAWornNode(t *testing.T) {
 // A node of that name below one that is not worn, as a late create could make it, has nobody in line. Who used it begins anew.
 func TestANextNodeThatCameTooLate(t *testing.T) {
 	t.Parallel()
-	root := newRoot()
-	madeBefore(t, zktest.Shared(t).Addr, root, "k")
+	root := madeBefore(t, zktest.Shared(t).Addr)
 	b := open(t, zktest.Shared(t).Addr, root)
 	_, err := plainConn(t, zktest.Shared(t).Addr).Create(root+"/k/"+nextName, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
@@ -165,14 +127,11 @@ func TestANextNodeThatCameTooLate(t *testing.T) {
 func TestWornNodesGo(t *testing.T) {
 	t.Parallel()
 	root := newRoot()
-	b, conn := open(t, zktest.Shared(t).Addr, root, wearing(1)), plainConn(t, zktest.Shared(t).Addr)
+	b := open(t, zktest.Shared(t).Addr, root, wearing(1))
 	for range 3 {
 		release(t, asker(t, b, "k").Lease("a", lasting(long)))
 	}
-	require.Eventually(t, func() bool {
-		names, _, err := conn.Children(root)
-		return err == nil && len(names) == 0
-	}, patience, 10*time.Millisecond)
+	left(t, zktest.Shared(t).Addr, root, 0)
 	release(t, asker(t, b, "k").Lease("a", lasting(long)))
 }
 
@@ -182,19 +141,17 @@ func TestTheEndOfTheSequence(t *testing.T) {
 	t.Parallel()
 	zktest.Shared(t)
 	private := zktest.Start(t)
-	root := newRoot()
-	madeBefore(t, private.Addr, root, "near")
-	madeBefore(t, private.Addr, root+"/at", "end")
-	private.SetSequences(t, map[string]int32{root + "/near": mostSequences - 5, root + "/at/end": math.MaxInt32 - 5})
-	for _, at := range []struct{ root, key string }{{root, "near"}, {root + "/at", "end"}} {
-		b, other := open(t, private.Addr, at.root), open(t, private.Addr, at.root)
+	near, end := madeBefore(t, private.Addr), madeBefore(t, private.Addr)
+	private.SetSequences(t, map[string]int32{near + "/k": mostSequences - 5, end + "/k": math.MaxInt32 - 5})
+	for _, root := range []string{near, end} {
+		b, other := open(t, private.Addr, root), open(t, private.Addr, root)
 		last, inside := uint64(0), 0 // guarded by the lock under test
 		var all sync.WaitGroup
 		for i := range 8 {
 			use := map[bool]*Backend{true: b, false: other}[i%2 == 0]
 			all.Go(func() {
 				for range 10 {
-					l, p, err := use.Enter(context.Background(), distributed.Request{Key: at.key, Instance: fmt.Sprint("i", i), TTL: long})
+					l, p, err := use.Enter(context.Background(), distributed.Request{Key: "k", Instance: fmt.Sprint("i", i), TTL: long})
 					if err == nil && p != nil {
 						l = <-p.Granted()
 					}

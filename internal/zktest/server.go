@@ -34,7 +34,7 @@ type TB = testproc.TB
 // Server is one ZooKeeper process.
 type Server struct {
 	*testproc.Server
-	links []*Proxy // from it to its leader; of an ensemble
+	links []*testproc.Proxy // from it to its leader; of an ensemble
 }
 
 // Missing returns an error that says what is not installed, or nil: servers can be started.
@@ -88,11 +88,11 @@ func StartEnsemble(t TB, cuttable bool) []*Server {
 	var all sync.WaitGroup
 	for i, port := range client {
 		var members strings.Builder
-		var links []*Proxy
+		var links []*testproc.Proxy
 		for j := range client {
 			to := strconv.Itoa(peer[j])
 			if cuttable && i != j {
-				links = append(links, NewProxy(t, testproc.Loopback(peer[j])))
+				links = append(links, testproc.NewProxy(t, testproc.Loopback(peer[j])))
 				_, to, _ = net.SplitHostPort(links[len(links)-1].Addr)
 			}
 			fmt.Fprintf(&members, "server.%d=127.0.0.1:%s:%d;127.0.0.1:%d\n", j+1, to, election[j], client[j])
