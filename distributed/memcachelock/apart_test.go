@@ -21,7 +21,7 @@ func TestAnotherClientCanDoEverything(t *testing.T) {
 	require.NoError(t, shop.Delete(itemKey("bank:1"))) // ends
 	next := granted(t, waiting)
 	lost(t, held)
-	require.NoError(t, next.Release(t.Context()))
+	release(t, next)
 
 	set := func(key string, s item) {
 		text, err := json.Marshal(s)
@@ -36,6 +36,6 @@ func TestAnotherClientCanDoEverything(t *testing.T) {
 	set("bank:3", item{Owners: append(s.Owners, s.Queue...)}) // gives away
 	beside := granted(t, waiting)
 	require.True(t, held.Healthy(), "two holders")
-	require.NoError(t, beside.Release(t.Context()))
-	require.NoError(t, held.Release(t.Context()))
+	release(t, beside)
+	release(t, held)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver/register"
 	"github.com/wllock/wllock/internal/dbtest"
+	"github.com/wllock/wllock/internal/testlocker"
 	"github.com/wllock/wllock/internal/testproc"
 	"github.com/wllock/wllock/internal/testscope"
 )
@@ -36,7 +37,7 @@ func TestRestartForgetsTheLock(t *testing.T) {
 	next := granted(t, p)
 	lost(t, l)
 	assert.ErrorIs(t, l.Release(t.Context()), distributed.ErrLeaseLost)
-	require.NoError(t, next.Release(t.Context()))
+	release(t, next)
 }
 
 // A server whose memory is full evicts a lock that is not renewed for a while: the next caller acquires it, and the holder
@@ -61,8 +62,7 @@ func TestEviction(t *testing.T) {
 		return len(look(t, c, "k").Owners) == 0
 	}, patience, time.Millisecond)
 	lost(t, l)
-	l = leased(t, b, request("k", "b"))
-	require.NoError(t, l.Release(t.Context()))
+	release(t, leased(t, b, request("k", "b")))
 }
 
 // A server that stands still for longer than T: the holder's lease ends by its own clock, and not before that the lock is another's.
@@ -79,8 +79,7 @@ func TestPausedServer(t *testing.T) {
 	_, _, err := b.Enter(t.Context(), request("another", "a"))
 	assert.ErrorIs(t, err, distributed.ErrUnavailable)
 	server.Resume()
-	next := granted(t, p)
-	require.NoError(t, next.Release(t.Context()))
+	release(t, granted(t, p))
 }
 
 // A holder that is closed renews nothing any more. Those that wait take it out, T after its last sign of life, and its item goes by itself
@@ -99,7 +98,7 @@ func TestDeadHolder(t *testing.T) {
 	next := granted(t, p)
 	assert.Less(t, time.Since(start), ttl+distributed.HeartbeatInterval(ttl)+time.Second)
 	require.True(t, distributed.Over(time.Now(), l.Until()))
-	require.NoError(t, next.Release(t.Context()))
+	release(t, next)
 	require.Eventually(t, func() bool {
 		req := request("alone", "b")
 		req.NoWait = true
@@ -108,7 +107,7 @@ func TestDeadHolder(t *testing.T) {
 			require.ErrorIs(t, err, distributed.ErrHeld)
 			return false
 		}
-		require.NoError(t, l.Release(t.Context()))
+		release(t, l)
 		return true
 	}, patience, ttl/100)
 	assert.Less(t, time.Since(start), 2*ttl+2*time.Second+patience/4)
@@ -157,8 +156,7 @@ func TestSilentServerHoldsUpNoOther(t *testing.T) {
 	var slowest time.Duration
 	for start := time.Now(); time.Since(start) < 3*ttl/2; time.Sleep(ttl / 100) {
 		asked := time.Now()
-		l := leased(t, b, request(last, "a"))
-		require.NoError(t, l.Release(t.Context()))
+		release(t, leased(t, b, request(last, "a")))
 		slowest = max(slowest, time.Since(asked))
 		for _, l := range healthy {
 			require.Positive(t, time.Until(l.Until()))
@@ -206,11 +204,11 @@ func TestOneOfTwoServersIsAway(t *testing.T) {
 						require.ErrorIs(t, err, wllock.ErrUnavailable)
 					}
 					require.NoError(t, healthy())
-					require.ErrorIs(t, l.Do(t.Context(), "product", key, func(context.Context) error { return nil }, wllock.NoWait()), wllock.ErrHeld)
+					require.ErrorIs(t, l.Do(t.Context(), "product", key, testlocker.Nothing, wllock.NoWait()), wllock.ErrHeld)
 					require.True(t, l.Health().Available)
 					require.NoError(t, l.Ping(t.Context()))
 				}
-				require.NoError(t, taken.Release(t.Context()))
+				release(t, taken)
 				first.Kill()
 				require.Eventually(t, func() bool { _ = healthy(wllock.WithWait(time.Millisecond)); return !l.Health().Available }, patience, time.Millisecond)
 				require.Error(t, l.Ping(t.Context()))
@@ -274,8 +272,7 @@ func TestConnectionLimit(t *testing.T) {
 	require.ErrorIs(t, err, distributed.ErrRefused)
 	require.ErrorContains(t, err, "Too many open connections")
 	time.AfterFunc(ttl/10, free)
-	l := leased(t, b, request("k", "a"))
-	require.NoError(t, l.Release(t.Context()))
+	release(t, leased(t, b, request("k", "a")))
 }
 
 // A server that was restarted has closed all connections that the client keeps. They are no outage: a caller gets its lock, however many there
@@ -284,11 +281,9 @@ func TestRestartWithManyIdleConnections(t *testing.T) {
 	t.Parallel()
 	server := dbtest.Memcached(t)
 	b := open(t, server.Addr)
-	l, err := wllock.New("shop", b, wllock.WithLeaseTTL(ttl))
-	require.NoError(t, err)
-	defer func() { require.NoError(t, l.Close(context.Background())) }()
+	l := testlocker.On(t, b, wllock.WithLeaseTTL(ttl))
 	do := func(key string) error {
-		return l.Do(t.Context(), "product", key, func(context.Context) error { return nil }, wllock.SyncRelease())
+		return l.Do(t.Context(), "product", key, testlocker.Nothing, wllock.SyncRelease())
 	}
 	require.NoError(t, do("before"))
 	server.Pause() // so that each needs a connection of its own

@@ -64,7 +64,7 @@ func look(t locktest.TB, c *memcache.Client, key string) (now item) {
 // patience is how long a test waits for what should come soon.
 const patience = testlocker.Patience
 
-var lost = testlocker.Lost
+var lost, release = testlocker.Lost, testlocker.Release
 
 // ttl forgives a machine that stands still for a second.
 const ttl = 2 * time.Second

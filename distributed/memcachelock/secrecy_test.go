@@ -19,14 +19,7 @@ func TestNoKeyLeavesWithRedaction(t *testing.T) {
 	proxy := testproc.NewProxy(t, server.Addr)
 	testlocker.Secrecy{
 		System: "shop", TTL: 3 * time.Second,
-		Open: func(t *testing.T, _ *slog.Logger) distributed.Backend { return open(t, proxy.Addr) },
-		Hinders: map[string]func(*testing.T) func(){
-			"a cut": func(*testing.T) func() {
-				proxy.Redirect("127.0.0.1:1")
-				proxy.Cut()
-				return func() { proxy.Redirect(server.Addr) }
-			},
-			"a stall": func(*testing.T) func() { proxy.Stall(true); return func() { proxy.Stall(false) } },
-		},
+		Open:    func(t *testing.T, _ *slog.Logger) distributed.Backend { return open(t, proxy.Addr) },
+		Hinders: testlocker.Cuts(proxy, server.Addr),
 	}.Run(t)
 }
