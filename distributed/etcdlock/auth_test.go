@@ -1,24 +1,19 @@
 package etcdlock
 
 import (
-	"bytes"
-	"context"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/etcdtest"
@@ -38,27 +33,27 @@ func startGuarded(t *testing.T, args ...string) *guarded {
 	t.Helper()
 	g := &guarded{Server: etcdtest.Start(t, append(args, "--bcrypt-cost=4")...), prefix: newPrefix()} // the cheapest
 	c := plainClient(t, g.Addr)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
 	for _, user := range []string{"root", "shop", "guest", "nobody"} {
-		_, err := c.UserAdd(ctx, user, "secret-"+user)
-		require.NoError(t, err)
-		_, err = c.RoleAdd(ctx, user)
-		require.NoError(t, err)
-		_, err = c.UserGrantRole(ctx, user, user)
-		require.NoError(t, err)
+		etcdctl(t, c, "user add "+user+":secret-"+user, "role add "+user, "user grant-role "+user+" "+user)
 	}
 	below := g.prefix + "/"
-	_, err := c.RoleGrantPermission(ctx, "shop", below, clientv3.GetPrefixRangeEnd(below), clientv3.PermissionType(clientv3.PermReadWrite))
+	etcdctl(t, c, "role grant-permission --prefix=true shop readwrite "+below)
+	_, err := c.RoleGrantPermission(t.Context(), "guest", below, g.prefix+"/t", clientv3.PermissionType(clientv3.PermReadWrite))
 	require.NoError(t, err)
-	_, err = c.RoleGrantPermission(ctx, "guest", below, g.prefix+"/t", clientv3.PermissionType(clientv3.PermReadWrite))
+	_, err = c.AuthEnable(t.Context())
 	require.NoError(t, err)
-	_, err = c.AuthEnable(ctx)
-	require.NoError(t, err)
-	g.root, err = clientv3.New(clientv3.Config{Endpoints: []string{g.Addr}, Username: "root", Password: "secret-root", Logger: zap.NewNop()})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, g.root.Close()) })
+	g.root = userClient(t, g.Addr, "root", "secret-root")
 	return g
+}
+
+// grant gives the user shop this right below the prefix, and no other one.
+func (g *guarded) grant(t *testing.T, right clientv3.PermissionType) {
+	t.Helper()
+	below := g.prefix + "/"
+	_, err := g.root.RoleRevokePermission(t.Context(), "shop", below, clientv3.GetPrefixRangeEnd(below))
+	require.NoError(t, err)
+	_, err = g.root.RoleGrantPermission(t.Context(), "shop", below, clientv3.GetPrefixRangeEnd(below), right)
+	require.NoError(t, err)
 }
 
 func (g *guarded) open(t *testing.T, addr string, opts ...Option) *Backend {
@@ -80,13 +75,19 @@ func jwt(t *testing.T, ttl string) string {
 	require.NoError(t, err)
 	public, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
 	require.NoError(t, err)
-	write := func(name, kind string, der []byte) string {
-		file := filepath.Join(t.TempDir(), name)
-		require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
-		return file
+	write := func(kind string, der []byte) string {
+		return fileOf(t, string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})))
 	}
-	return "--auth-token=jwt,sign-method=RS256,ttl=" + ttl + ",pub-key=" + write("public.pem", "PUBLIC KEY", public) +
-		",priv-key=" + write("private.pem", "RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(key))
+	return "--auth-token=jwt,sign-method=RS256,ttl=" + ttl + ",pub-key=" + write("PUBLIC KEY", public) +
+		",priv-key=" + write("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(key))
+}
+
+// fileOf returns a file with that text.
+func fileOf(t *testing.T, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	return file
 }
 
 // With authentication on: a user's token expires and is replaced, a wrong password and a missing right are named, and no password
@@ -95,9 +96,7 @@ func TestUsers(t *testing.T) {
 	testscope.Long(t, "waits for a token to expire")
 	t.Parallel()
 	g := startGuarded(t, "--auth-token-ttl=1")
-	file := filepath.Join(t.TempDir(), "password")
-	require.NoError(t, os.WriteFile(file, []byte("\ufeffsecret-shop\r\n"), 0o600))
-	b := open(t, "shop@"+g.Addr, g.prefix+"?password-file="+file)
+	b := open(t, "shop@"+g.Addr, g.prefix+"?password-file="+fileOf(t, "\ufeffsecret-shop\r\n"))
 	l := asker(t, b, "k").Lease("a")
 	p := asker(t, b, "k").Place("b")
 	time.Sleep(3 * time.Second) // the token has expired
@@ -165,8 +164,7 @@ func TestATokenThatHasBecomeInvalidIsReplaced(t *testing.T) {
 func TestAPasswordThatChanges(t *testing.T) {
 	t.Parallel()
 	g := startGuarded(t)
-	file := filepath.Join(t.TempDir(), "password")
-	require.NoError(t, os.WriteFile(file, []byte("secret-shop\n"), 0o600))
+	file := fileOf(t, "secret-shop\n")
 	b := open(t, "shop@"+g.Addr, g.prefix+"?password-file="+file)
 	ready(t, b)
 	g.revokeToken(t, "secret-new")
@@ -185,20 +183,14 @@ func TestReleasesThatAreRefused(t *testing.T) {
 	open := func() testlocker.Asker { return asker(t, g.open(t, g.Addr), "k") } // no deletion shares a request with another
 	l := open().Lease("a", lasting(long))
 	p, next := open().Place("b", lasting(long)), open().Place("c", lasting(long))
-	below := g.prefix + "/"
-	end := clientv3.GetPrefixRangeEnd(below)
-	_, err := g.root.RoleRevokePermission(t.Context(), "shop", below, end)
-	require.NoError(t, err)
-	_, err = g.root.RoleGrantPermission(t.Context(), "shop", below, end, clientv3.PermissionType(clientv3.PermRead))
-	require.NoError(t, err)
+	g.grant(t, clientv3.PermissionType(clientv3.PermRead))
 	for range 2 {
-		err = l.Release(t.Context())
+		err := l.Release(t.Context())
 		require.ErrorIs(t, err, distributed.ErrRefused)
 		require.ErrorContains(t, err, "lacks the right")
 	}
 	require.ErrorIs(t, p.Leave(t.Context()), distributed.ErrRefused)
-	_, err = g.root.RoleGrantPermission(t.Context(), "shop", below, end, clientv3.PermissionType(clientv3.PermReadWrite))
-	require.NoError(t, err)
+	g.grant(t, clientv3.PermissionType(clientv3.PermReadWrite))
 	release(t, granted(t, next))
 	require.NoError(t, l.Release(t.Context()))
 }
@@ -221,9 +213,8 @@ func TestWatchesThatAreRefused(t *testing.T) {
 				kind = jwt(t, "1h")
 			}
 			g := startGuarded(t, kind)
-			var log logLines
-			logger := slog.New(slog.NewTextHandler(&log, nil))
-			b, other := g.open(t, g.Addr, WithLogger(logger)), g.open(t, g.Addr)
+			var log testlocker.Log
+			b, other := g.open(t, g.Addr, WithLogger(log.Logger())), g.open(t, g.Addr)
 			release(t, asker(t, b, "k").Lease("a", lasting(long)))
 			release(t, asker(t, other, "k").Lease("a", lasting(long)))
 			end(t, g)
@@ -238,26 +229,8 @@ func TestWatchesThatAreRefused(t *testing.T) {
 				release(t, l)
 			}
 			release(t, granted(t, p))
-			require.LessOrEqual(t, log.count("refused"), 1)
-			require.Equal(t, log.count("refused"), log.count("accepted again"))
+			require.LessOrEqual(t, log.Count("refused"), 1)
+			require.Equal(t, log.Count("refused"), log.Count("accepted again"))
 		})
 	}
-}
-
-// logLines counts what was logged.
-type logLines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logLines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logLines) count(part string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), part)
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/etcdtest"
@@ -64,8 +63,5 @@ func TestOtherFormatsAreRefused(t *testing.T) {
 	})
 	_, err := b.Inspect(t.Context(), "other-0")
 	require.ErrorContains(t, err, "format 9")
-	require.Eventually(t, func() bool {
-		got, err := c.Get(t.Context(), b.dirOf("other-0"), clientv3.WithPrefix(), clientv3.WithCountOnly())
-		return err == nil && got.Count == 1
-	}, testlocker.Patience, time.Millisecond)
+	require.Eventually(t, func() bool { return count(t, c, b.dirOf("other-0")) == 1 }, testlocker.Patience, time.Millisecond)
 }

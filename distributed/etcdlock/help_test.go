@@ -1,13 +1,28 @@
 package etcdlock
 
 import (
+	"flag"
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver"
+	"github.com/wllock/wllock/internal/etcdtest"
 	"github.com/wllock/wllock/internal/testlocker"
 )
+
+func TestMain(m *testing.M) {
+	if testlocker.Child(openURL) {
+		return
+	}
+	flag.Parse()
+	if err := flag.Set("test.parallel", "16"); err != nil { // tests wait most of the time
+		panic(err)
+	}
+	goleak.VerifyTestMain(etcdtest.Main(m))
+}
 
 const (
 	// ttl is that of leases in tests of faults: short, so that they end soon, and long enough for a busy machine.

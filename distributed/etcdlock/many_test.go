@@ -13,6 +13,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/etcdtest"
 	"github.com/wllock/wllock/internal/race"
+	"github.com/wllock/wllock/internal/testlocker"
 	"github.com/wllock/wllock/internal/testscope"
 )
 
@@ -33,8 +34,7 @@ func TestManyLeases(t *testing.T) {
 		held[i] = asker(t, b, fmt.Sprint("k", i)).Lease("a")
 	})
 	time.Sleep(ttl / 4) // for the watches, which share a stream
-	var requests atomic.Int64
-	stop := b.Observe(func(distributed.Exchange) { requests.Add(1) })
+	requests := testlocker.Counted(t, b, func(distributed.Exchange) bool { return true })
 	start := time.Now()
 	for time.Since(start) < 2*ttl {
 		for _, l := range held {
@@ -42,7 +42,6 @@ func TestManyLeases(t *testing.T) {
 		}
 		time.Sleep(ttl / 20)
 	}
-	stop()
 	rate := float64(requests.Load()) / time.Since(start).Seconds()
 	t.Logf("%.1f requests per second for %d leases", rate, leases)
 	require.Less(t, rate, 20.0)
@@ -78,10 +77,8 @@ func TestManyPlaces(t *testing.T) {
 		held[i] = asker(t, other, key).Lease("a", lasting(long))
 		waits[i] = asker(t, b, key).Place("b", lasting(long))
 	})
-	var requests atomic.Int64
-	stop := b.Observe(func(distributed.Exchange) { requests.Add(1) })
+	requests := testlocker.Counted(t, b, func(distributed.Exchange) bool { return true })
 	time.Sleep(distributed.HeartbeatInterval(long) * 4 / 3)
-	stop()
 	t.Logf("%d requests for %d places in more than H", requests.Load(), places)
 	require.Less(t, requests.Load(), int64(places/2))
 	each(places, 16, func(i int) { release(t, held[i]) })
@@ -115,21 +112,6 @@ func TestNothingStays(t *testing.T) {
 	release(t, l)
 	require.NoError(t, b.Close())
 	require.Zero(t, count(t, c, prefix+"/"))
-}
-
-// A name that etcd has said twice to be gone is free once, or two requests would have the same key; and not at all if a create of it may
-// still come.
-func TestANameIsFreeOnce(t *testing.T) {
-	b := &Backend{}
-	const head = "/k/x/a-"
-	c := &claim{b: b, name: b.names.take(head)}
-	c.gone()
-	c.gone()
-	require.Equal(t, c.name, b.names.take(head))
-	require.NotEqual(t, c.name, b.names.take(head))
-	unsure := &claim{b: b, name: b.names.take(head), dirty: true}
-	unsure.gone()
-	require.NotEqual(t, unsure.name, b.names.take(head))
 }
 
 // The names that may be used again are few.

@@ -10,21 +10,18 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/etcdtest"
+	"github.com/wllock/wllock/internal/testlocker"
 )
 
 // A learner among the servers serves nothing: what reaches it goes on to a member that has a vote, and nobody takes that for an outage.
 func TestALearnerAmongTheServers(t *testing.T) {
 	t.Parallel()
 	voter := etcdtest.Start(t)
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{voter.Addr}, Logger: zap.NewNop()})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	client := plainClient(t, voter.Addr)
 	before, err := client.MemberList(t.Context())
 	require.NoError(t, err)
 	learner := etcdtest.StartLearner(t, func(peer string) (string, error) {
@@ -32,12 +29,7 @@ func TestALearnerAmongTheServers(t *testing.T) {
 		return before.Members[0].PeerURLs[0], err
 	})
 	b := open(t, learner.Addr+","+voter.Addr, newPrefix())
-	var failures atomic.Int64
-	defer b.Observe(func(e distributed.Exchange) {
-		if errors.Is(e.Err, distributed.ErrRefused) {
-			failures.Add(1)
-		}
-	})()
+	failures := testlocker.Counted(t, b, func(e distributed.Exchange) bool { return errors.Is(e.Err, distributed.ErrRefused) })
 	for i := range 50 {
 		release(t, asker(t, b, fmt.Sprint(i)).Lease("a", lasting(long)))
 	}
@@ -56,26 +48,15 @@ func TestAMemberThatIsBehind(t *testing.T) {
 	for name, says := range map[string]error{"far behind": rpctypes.ErrGRPCRequestTooManyRequests, "just started": rpctypes.ErrGRPCNotCapable} {
 		t.Run(name, func(t *testing.T) {
 			var asked, refusals atomic.Int64 // as if every second member were
-			client, err := clientv3.New(clientv3.Config{Endpoints: []string{etcdtest.Shared(t).Addr}, Logger: zap.NewNop(), DialOptions: []grpc.DialOption{
-				grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			b := through(t, etcdtest.Shared(t).Addr, newPrefix(), grpc.WithChainUnaryInterceptor(
+				func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 					if strings.HasSuffix(method, "/Txn") && asked.Add(1)%2 == 1 {
 						refusals.Add(1)
 						return says
 					}
 					return call(ctx, method, req, reply, cc, opts...)
-				}),
-			}})
-			require.NoError(t, err)
-			t.Cleanup(func() { require.NoError(t, client.Close()) })
-			b, err := New(client, WithPrefix(newPrefix()))
-			require.NoError(t, err)
-			t.Cleanup(func() { require.NoError(t, b.Close()) })
-			var failures atomic.Int64
-			defer b.Observe(func(e distributed.Exchange) {
-				if e.Err != nil {
-					failures.Add(1)
-				}
-			})()
+				}))
+			failures := testlocker.Counted(t, b, func(e distributed.Exchange) bool { return e.Err != nil })
 			for i := range 20 {
 				release(t, asker(t, b, fmt.Sprint(i)).Lease("a", lasting(long)))
 			}

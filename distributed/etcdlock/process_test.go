@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/driver"
 	"github.com/wllock/wllock/internal/etcdtest"
 	"github.com/wllock/wllock/internal/testlocker"
 	"github.com/wllock/wllock/internal/testscope"
@@ -34,6 +35,18 @@ func TestHotKey(t *testing.T) {
 	testscope.Long(t, "a load on one server for seconds")
 	prefix := newPrefix()
 	testlocker.HotKey(t, func() distributed.Backend { return open(t, etcdtest.Shared(t).Addr, prefix) })
+}
+
+func TestFaultsInAnyOrder(t *testing.T) {
+	testscope.Long(t, "a storm of faults")
+	prefix := newPrefix()
+	open := func(addr string) distributed.Backend { return open(t, addr, prefix) }
+	testlocker.StormOver(t, 6, ttl, etcdtest.StartCluster(t), open, "/x/", "/s/", "/xp/").Run(t)
+}
+
+// A limit above what is watched one by one.
+func TestManyPermits(t *testing.T) {
+	testlocker.ManyPermits(t, asker(t, onShared(t), "k"), driver.MostFollowed+8)
 }
 
 func TestLockerOverAnOutage(t *testing.T) {

@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -136,15 +135,7 @@ func (s *stage) process(letter string) *process {
 	p := s.processes[letter]
 	if p == nil {
 		p = &process{s: s, letter: letter}
-		c, err := clientv3.New(clientv3.Config{
-			Endpoints: []string{s.addr}, Logger: zap.NewNop(),
-			DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(p.unary), grpc.WithChainStreamInterceptor(p.stream)},
-		})
-		require.NoError(s.T, err)
-		s.T.Cleanup(func() { require.NoError(s.T, c.Close()) })
-		p.Backend, err = New(c, WithPrefix(s.prefix))
-		require.NoError(s.T, err)
-		s.T.Cleanup(func() { require.NoError(s.T, p.Close()) })
+		p.Backend = through(s.T, s.addr, s.prefix, grpc.WithChainUnaryInterceptor(p.unary), grpc.WithChainStreamInterceptor(p.stream))
 		s.processes[letter] = p
 	}
 	return p

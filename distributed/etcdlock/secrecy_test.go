@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/wllock/wllock/distributed"
@@ -19,33 +18,20 @@ func TestNoKeyLeavesWithRedaction(t *testing.T) {
 	testscope.Long(t, "takes rights and connections away")
 	g := startGuarded(t)
 	proxy := testproc.NewProxy(t, g.Addr)
-	below := g.prefix + "/"
-	grant := func(right clientv3.PermissionType) {
-		_, err := g.root.RoleRevokePermission(t.Context(), "shop", below, clientv3.GetPrefixRangeEnd(below))
-		require.NoError(t, err)
-		_, err = g.root.RoleGrantPermission(t.Context(), "shop", below, clientv3.GetPrefixRangeEnd(below), right)
-		require.NoError(t, err)
+	hinders := testlocker.Cuts(proxy, g.Addr)
+	only := func(right clientv3.PermissionType) func(*testing.T) func() {
+		return func(*testing.T) func() {
+			g.grant(t, right)
+			return func() { g.grant(t, clientv3.PermissionType(clientv3.PermReadWrite)) }
+		}
 	}
+	hinders["no right to write"] = only(clientv3.PermissionType(clientv3.PermRead))
+	hinders["no right to read"] = only(clientv3.PermissionType(clientv3.PermWrite))
 	testlocker.Secrecy{
 		System: "shop", TTL: 6 * time.Second,
 		Open: func(t *testing.T, log *slog.Logger) distributed.Backend {
 			return g.open(t, proxy.Addr, WithLogger(log))
 		},
-		Hinders: map[string]func(*testing.T) func(){
-			"no right to write": func(*testing.T) func() {
-				grant(clientv3.PermissionType(clientv3.PermRead))
-				return func() { grant(clientv3.PermissionType(clientv3.PermReadWrite)) }
-			},
-			"no right to read": func(*testing.T) func() {
-				grant(clientv3.PermissionType(clientv3.PermWrite))
-				return func() { grant(clientv3.PermissionType(clientv3.PermReadWrite)) }
-			},
-			"a cut": func(*testing.T) func() {
-				proxy.Redirect("127.0.0.1:1")
-				proxy.Cut()
-				return func() { proxy.Redirect(g.Addr) }
-			},
-			"a stall": func(*testing.T) func() { proxy.Stall(true); return func() { proxy.Stall(false) } },
-		},
+		Hinders: hinders,
 	}.Run(t)
 }

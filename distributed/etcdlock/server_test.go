@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"github.com/wllock/wllock/distributed/locktest"
 	"github.com/wllock/wllock/internal/etcdtest"
@@ -38,14 +39,45 @@ func onShared(t locktest.TB) *Backend {
 	return open(t, etcdtest.Shared(t).Addr, newPrefix())
 }
 
-// plainClient is a client for what a test does behind the Backend's back.
-func plainClient(t locktest.TB, addrs ...string) *clientv3.Client {
+// through returns a backend whose client has these options.
+func through(t locktest.TB, addr, prefix string, opts ...grpc.DialOption) *Backend {
 	t.Helper()
-	c, err := clientv3.New(clientv3.Config{Endpoints: addrs, Logger: zap.NewNop()})
+	b, err := New(newClient(t, clientv3.Config{Endpoints: []string{addr}, DialOptions: opts}), WithPrefix(prefix))
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
-	t.Cleanup(func() { _ = c.Close() })
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Errorf("%v", err)
+		}
+	})
+	return b
+}
+
+// plainClient is a client for what a test does behind the Backend's back.
+func plainClient(t locktest.TB, addrs ...string) *clientv3.Client {
+	t.Helper()
+	return newClient(t, clientv3.Config{Endpoints: addrs})
+}
+
+// userClient is one of a user.
+func userClient(t locktest.TB, addr, user, password string) *clientv3.Client {
+	t.Helper()
+	return newClient(t, clientv3.Config{Endpoints: []string{addr}, Username: user, Password: password})
+}
+
+func newClient(t locktest.TB, cfg clientv3.Config) *clientv3.Client {
+	t.Helper()
+	cfg.Logger = zap.NewNop()
+	c, err := clientv3.New(cfg)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Errorf("%v", err)
+		}
+	})
 	return c
 }
 

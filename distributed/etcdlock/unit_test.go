@@ -3,8 +3,6 @@ package etcdlock
 import (
 	"fmt"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -84,8 +82,7 @@ func TestOpenTakesSeveralServersAndAPrefix(t *testing.T) {
 }
 
 func TestWrongSettingsAreRefused(t *testing.T) {
-	notPEM := filepath.Join(t.TempDir(), "ca.pem")
-	require.NoError(t, os.WriteFile(notPEM, []byte("x"), 0o600))
+	notPEM := fileOf(t, "x")
 	for _, url := range []string{
 		"", "h1", "redis://h1", "etcd://", "etcd:///prefix", "etcd://h1,,h2", "etcd://u:secret/word@h1", "etcd://h1/a?b=c",
 		"etcd://u:secret%zz@h1", "etcd://h1/%zz", "etcd://h1#a", "etcd://user@h1", "etcd://h1?password-file=x",

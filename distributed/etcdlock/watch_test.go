@@ -7,8 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
 	"github.com/wllock/wllock/distributed"
@@ -101,15 +99,7 @@ func TestWatchesThatNobodyConfirms(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server, prefix := etcdtest.Shared(t), newPrefix()
-			client, err := clientv3.New(clientv3.Config{
-				Endpoints: []string{server.Addr}, Logger: zap.NewNop(),
-				DialOptions: []grpc.DialOption{grpc.WithChainStreamInterceptor(changed(change))},
-			})
-			require.NoError(t, err)
-			t.Cleanup(func() { require.NoError(t, client.Close()) })
-			b, err := New(client, WithPrefix(prefix))
-			require.NoError(t, err)
-			t.Cleanup(func() { require.NoError(t, b.Close()) })
+			b := through(t, server.Addr, prefix, grpc.WithChainStreamInterceptor(changed(change)))
 			direct := open(t, server.Addr, prefix)
 			const term = 3 * ttl
 			one, other := asker(t, b, "k1").Lease("a", lasting(term)), asker(t, b, "k2").Lease("a", lasting(term))
