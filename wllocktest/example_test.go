@@ -73,20 +73,10 @@ func ExampleNewWithFaults() {
 
 // run gives test what it needs of a testing.T, because examples have none.
 func run(test func(t testing.TB)) {
-	t := &exampleTB{}
-	test(t)
-	for i := len(t.cleanups) - 1; i >= 0; i-- {
-		t.cleanups[i]()
+	r := &recorder{}
+	test(r)
+	r.end()
+	for _, failure := range r.errors {
+		fmt.Println(failure)
 	}
 }
-
-type exampleTB struct {
-	testing.TB
-	cleanups []func()
-}
-
-func (*exampleTB) Helper()                           {}
-func (*exampleTB) Context() context.Context          { return context.Background() }
-func (t *exampleTB) Cleanup(f func())                { t.cleanups = append(t.cleanups, f) }
-func (*exampleTB) Errorf(format string, args ...any) { fmt.Printf(format, args...) }
-func (*exampleTB) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }

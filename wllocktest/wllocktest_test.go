@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// recorder is a test that does not fail, but records that it should have.
+// recorder is a test that does not fail, but records that it should have. Without a TB it serves an example.
 type recorder struct {
 	testing.TB
 	errors   []string
@@ -27,6 +27,13 @@ func (r *recorder) Helper()          {}
 func (r *recorder) Cleanup(f func()) { r.cleanups = append(r.cleanups, f) }
 func (r *recorder) Errorf(format string, args ...any) {
 	r.errors = append(r.errors, fmt.Sprintf(format, args...))
+}
+
+func (r *recorder) Context() context.Context {
+	if r.TB == nil {
+		return context.Background()
+	}
+	return r.TB.Context()
 }
 
 // end runs the clean-ups as the end of a test does, last first.
@@ -47,17 +54,24 @@ func TestLockerIsClosedWithTheTest(t *testing.T) {
 	require.ErrorIs(t, locker.Do(t.Context(), "product", "1", nothing), wllock.ErrClosed)
 }
 
-func TestForgottenLockFailsTheTest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := &recorder{TB: t}
-		locker := wllocktest.New(r)
-		lock, err := locker.Acquire(t.Context(), "product", "1")
-		require.NoError(t, err)
-		r.end()
-		require.Len(t, r.errors, 1)
-		require.Contains(t, r.errors[0], `at the end of the test "test:product:1" is still held`)
-		_ = lock.Release(t.Context())
-	})
+func TestForgottenLocksFailTheTestAndAreNamed(t *testing.T) {
+	for want, keys := range map[string][]string{
+		`at the end of the test "test:product:1" is still held`: {"1"},
+		`"test:product:1", "test:product:2" are still held`:     {"2", "1"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := &recorder{TB: t}
+			locker := wllocktest.New(r)
+			for _, key := range keys {
+				lock, err := locker.Acquire(t.Context(), "product", key)
+				require.NoError(t, err)
+				defer lock.Release(t.Context())
+			}
+			r.end()
+			require.Len(t, r.errors, 1)
+			require.Contains(t, r.errors[0], want)
+		})
+	}
 }
 
 func TestFunctionMayEndWithTheTest(t *testing.T) {
@@ -105,23 +119,16 @@ func TestOtherProcessHolds(t *testing.T) {
 	require.NoError(t, locker.Do(t.Context(), "product", "1", nothing))
 }
 
-// failing counts the failures of a test.
-type failing struct {
-	testing.TB
-	failures int
-}
-
-func (f *failing) Errorf(string, ...any) { f.failures++ }
-
 // A test that loses a lock which it misspells, or which is not acquired yet, would test nothing.
 func TestLoseOfALockWithoutAHolder(t *testing.T) {
-	of := &failing{TB: t}
-	l, faults := wllocktest.NewWithFaults(of)
+	r := &recorder{TB: t}
+	l, faults := wllocktest.NewWithFaults(r)
+	defer r.end()
 	faults.Lose("product", "1")
-	require.Equal(t, 1, of.failures)
+	require.Len(t, r.errors, 1)
 	defer wllocktest.Hold(t, l, "product", "1")()
 	faults.Lose("product", "1")
-	require.Equal(t, 1, of.failures)
+	require.Len(t, r.errors, 1)
 }
 
 func TestLose(t *testing.T) {
@@ -155,21 +162,6 @@ func TestPartition(t *testing.T) {
 			return context.Cause(ctx)
 		})
 		require.ErrorIs(t, err, wllock.ErrLeaseLost)
-	})
-}
-
-func TestForgottenLocksAreNamed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := &recorder{TB: t}
-		locker := wllocktest.New(r)
-		for _, key := range []string{"2", "1"} {
-			lock, err := locker.Acquire(t.Context(), "product", key)
-			require.NoError(t, err)
-			defer lock.Release(t.Context())
-		}
-		r.end()
-		require.Len(t, r.errors, 1)
-		require.Contains(t, r.errors[0], `"test:product:1", "test:product:2" are still held`)
 	})
 }
 
