@@ -10,8 +10,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/wllock/wllock"
-	"github.com/wllock/wllock/distributed/memlock"
 	"github.com/wllock/wllock/internal/hold"
+	"github.com/wllock/wllock/internal/testlocker"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -19,8 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // The timer of LockTimeMax has taken the hold out of its set as the function returned in time.
 func TestTimerThatComesLateIsNoOverstay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, err := wllock.New("test", memlock.New())
-		require.NoError(t, err)
+		l, _ := testlocker.New(t)
 		for _, opts := range [][]wllock.CallOption{nil, {wllock.WithHoldAtLeast(time.Minute)}} {
 			var h *hold.Hold
 			require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
@@ -31,15 +30,12 @@ func TestTimerThatComesLateIsNoOverstay(t *testing.T) {
 			require.Zero(t, l.Stats().Total.Overstays)
 		}
 		require.EqualValues(t, 1, l.Stats().Total.Held, "it stays")
-		require.NoError(t, l.Close(t.Context()))
 	})
 }
 
 func TestHoldThatDoesNotStayLeavesNoTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := memlock.New()
-		l, err := wllock.New("test", b)
-		require.NoError(t, err)
+		l, b := testlocker.New(t)
 		var h *hold.Hold
 		require.ErrorIs(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
 			h = hold.Innermost(ctx).Hold()
@@ -48,14 +44,12 @@ func TestHoldThatDoesNotStayLeavesNoTimer(t *testing.T) {
 			return nil
 		}, wllock.WithHoldAtLeast(time.Minute), wllock.WithLockTimeMax(0)), wllock.ErrLeaseLost)
 		require.Zero(t, hold.Limits(h))
-		require.NoError(t, l.Close(t.Context()))
 	})
 }
 
 // The timer of LockTimeMax may fire as its hold is released. A guard nested in another key of the call is still inside.
 func TestKeyThatOverstaysAsItIsReleasedLeavesTheOthersContextAlone(t *testing.T) {
-	l, err := wllock.New("test", memlock.New())
-	require.NoError(t, err)
+	l, _ := testlocker.New(t)
 	stay, left := make(chan struct{}), make(chan error)
 	var a *hold.Hold
 	require.NoError(t, l.DoAll(t.Context(), []wllock.Resource{{Name: "n", Key: "a"}, {Name: "n", Key: "b"}}, func(ctx context.Context) error {
@@ -75,5 +69,4 @@ func TestKeyThatOverstaysAsItIsReleasedLeavesTheOthersContextAlone(t *testing.T)
 	hold.Overstay(a)
 	close(stay)
 	require.NoError(t, <-left)
-	require.NoError(t, l.Close(t.Context()))
 }
