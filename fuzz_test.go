@@ -18,6 +18,7 @@ func FuzzInOrder(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte{3, 2, 1, 0, 1, 2, 3})
 	f.Add([]byte{9, 8, 8, 9})
+	f.Add([]byte{0, 6}) // full names, where a colon comes after a minus: without their order, ExampleLocker_DoAll would wait for ever
 	f.Fuzz(func(t *testing.T, asked []byte) {
 		names := []string{"a:1", "a:10", "a:2", "a-b:1", "a.b:1", "aa:1", "A:1", "a:é", "a:1:1"}
 		var all []request

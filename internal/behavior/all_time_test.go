@@ -15,11 +15,9 @@ import (
 
 func TestLockTimeMaxRunsFromTheMomentAllKeysAreHeld(t *testing.T) {
 	for key, wait := range map[string]time.Duration{"a": 3 * ttl, "b": 5 * ttl, "c": 7 * ttl} { // more than the maximum
-		synctest.Test(t, func(t *testing.T) {
-			l, b := newLocker(t)
-			release := hold(t, lockerOn(t, b), "n", key, wllock.WithLockTimeMax(0))
+		scene(t, key, func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
 			begin := time.Now()
-			time.AfterFunc(wait, release)
+			time.AfterFunc(wait, hold(t, lockerOn(t, b), "n", key, forever))
 			err := l.DoAll(t.Context(), keys("a", "b", "c"), func(ctx context.Context) error {
 				require.InDelta(t, wait, time.Since(begin), float64(ttl/100))
 				begin = time.Now()
@@ -38,18 +36,53 @@ func TestLockTimeMaxRunsFromTheMomentAllKeysAreHeld(t *testing.T) {
 	}
 }
 
-func TestShortestLockTimeMaxOfTheNamesEndsTheFunction(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, _ := newLocker(t, wllock.WithName("short", wllock.WithLockTimeMax(ttl)))
+func TestTimesOfADoAll(t *testing.T) {
+	scene(t, "the shortest LockTimeMax of the names ends the function", func(t *testing.T, l *wllock.Locker, _ *memlock.Backend) {
 		err := l.DoAll(t.Context(), []wllock.Resource{{Name: "short", Key: "k"}, {Name: "n", Key: "k"}}, func(ctx context.Context) error {
-			begin := time.Now()
-			<-ctx.Done()
-			require.Equal(t, ttl, time.Since(begin))
+			require.Equal(t, ttl, elapsed(func() { <-ctx.Done() }))
 			return context.Cause(ctx)
 		})
 		require.EqualError(t, err, `wllock: hold "test:short:k": lock held for longer than its maximum`)
 		require.EqualValues(t, 1, l.Stats().Names["short"].Overstays)
 		require.Zero(t, l.Stats().Names["n"].Overstays)
+	}, wllock.WithName("short", wllock.WithLockTimeMax(ttl)))
+
+	pair(t, "NoWait is now or never for each key", func(t *testing.T, l, other *wllock.Locker, b *memlock.Backend) {
+		for _, key := range []string{"a", "b", "c"} {
+			release := hold(t, other, "n", key)
+			e := errorOf(t, l.DoAll(t.Context(), keys("a", "b", "c"), never(t), wllock.NoWait()), wllock.ErrHeld, key)
+			require.Zero(t, e.Waited)
+			release()
+			free(t, l, b, "a", "b", "c")
+		}
+	})
+
+	scene(t, "Close that waits no longer ends its context", func(t *testing.T, l *wllock.Locker, _ *memlock.Backend) {
+		result := started(l, keys("a", "b"), func(ctx context.Context) error {
+			<-ctx.Done()
+			time.Sleep(ttl / 10) // until Close has told both
+			return context.Cause(ctx)
+		})
+		err := l.Close(within(t, ttl/10))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, `2 locks were still held: "test:n:a", "test:n:b": `)
+		require.ErrorIs(t, <-result, wllock.ErrClosed)
+		require.NoError(t, l.Close(t.Context()))
+	})
+
+	pair(t, "Close sends one away that waits, and waits for one inside", func(t *testing.T, l, other *wllock.Locker, b *memlock.Backend) {
+		release := hold(t, other, "n", "b")
+		waiting := started(l, keys("a", "b"), never(t))
+		inside := started(l, keys("c", "d"), func(ctx context.Context) error {
+			time.Sleep(ttl)
+			require.ErrorIs(t, l.Do(ctx, "n", "other", never(t)), wllock.ErrClosed)
+			return l.DoAll(ctx, keys("d", "c"), nothing) // nested guards still run
+		})
+		require.Equal(t, ttl, elapsed(func() { require.NoError(t, l.Close(t.Context())) }))
+		require.NoError(t, <-inside)
+		errorOf(t, <-waiting, wllock.ErrClosed, "b")
+		release()
+		free(t, other, b, "a", "b", "c", "d")
 	})
 }
 
@@ -65,61 +98,38 @@ func TestOneWaitCoversAllKeys(t *testing.T) {
 					other = l
 				}
 				all := keys("a", "b")
-				ctx, cancel := context.WithCancel(t.Context())
+				ctx, want := t.Context(), wllock.ErrWaitTimeout
 				var opts []wllock.CallOption
-				want := wllock.ErrWaitTimeout
 				switch how {
 				case "WithWait":
 					opts = append(opts, wllock.WithWait(wait))
 				case "the deadline":
-					ctx, cancel = context.WithTimeout(t.Context(), wait)
-					want = context.DeadlineExceeded
+					ctx, want = within(t, wait), context.DeadlineExceeded
 				default:
 					all[1].Name = "timed"
 				}
-				defer cancel()
 				time.AfterFunc(wait*2/3, hold(t, other, all[0].Name, "a"))
 				defer hold(t, other, all[1].Name, "b")()
 				begin := time.Now()
 				err := l.DoAll(ctx, all, never(t), opts...)
 				require.Equal(t, wait, time.Since(begin))
-				require.ErrorIs(t, err, want)
-				var e *wllock.Error
-				require.ErrorAs(t, err, &e)
+				e := refusal(t, err, want, tier)
 				require.Equal(t, "test:"+all[1].Name+":b", e.Key)
-				require.Equal(t, tier, e.Tier)
 				require.Equal(t, wait, e.Waited)
-				require.Equal(t, e.Waited, e.LocalWait+e.DistributedWait)
 				require.NoError(t, l.Do(t.Context(), "n", "a", nothing, wllock.NoWait()))
 			})
 		}
 	}
 }
 
-func TestNoWaitOfADoAllIsNowOrNeverForEachKey(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t)
-		other := lockerOn(t, b)
-		for _, key := range []string{"a", "b", "c"} {
-			release := hold(t, other, "n", key)
-			e := errorOf(t, l.DoAll(t.Context(), keys("a", "b", "c"), never(t), wllock.NoWait()), wllock.ErrHeld, key)
-			require.Zero(t, e.Waited)
-			release()
-			free(t, l, b, "a", "b", "c")
-		}
-	})
-}
-
-func TestLossOfAnyKeyEndsTheFunctionsContext(t *testing.T) {
+func TestLossInADoAll(t *testing.T) {
 	for _, key := range []string{"a", "b", "c"} {
-		synctest.Test(t, func(t *testing.T) {
-			l, b := newLocker(t)
+		scene(t, "that of "+key+" ends the function's context", func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
 			own := errors.New("own")
 			err := l.DoAll(t.Context(), keys("a", "b", "c"), func(ctx context.Context) error {
-				b.Expire("test:n:" + key)
 				child, cancel := context.WithCancel(ctx)
 				defer cancel()
-				<-child.Done()
+				loses(child, b, key)
 				require.ErrorIs(t, context.Cause(child), wllock.ErrLeaseLost)
 				for _, each := range []string{"a", "b", "c"} {
 					h, _ := wllock.HeldKey(ctx, "n", each)
@@ -136,28 +146,20 @@ func TestLossOfAnyKeyEndsTheFunctionsContext(t *testing.T) {
 			free(t, l, b, "a", "b", "c")
 		})
 	}
-}
 
-func TestLossIsSaidOnceByADoAll(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t)
+	scene(t, "it is said once", func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
 		err := l.DoAll(t.Context(), keys("a", "b"), func(ctx context.Context) error {
 			b.Expire("test:n:a")
-			b.Expire("test:n:b")
-			<-ctx.Done()
+			loses(ctx, b, "b")
 			time.Sleep(ttl) // until the other loss is noticed, too
 			return context.Cause(ctx)
 		})
 		require.EqualError(t, err, `wllock: hold "test:n:a": lease lost`, "the first in the common order")
 	})
-}
 
-// The first key is lost while the second is awaited: the call starts over at once, and does not run without it.
-func TestKeyLostBeforeAllAreHeldIsAcquiredAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t)
-		other := lockerOn(t, b)
-		release := hold(t, other, "n", "b", wllock.WithLockTimeMax(0))
+	// The first key is lost while the second is awaited: the call starts over at once, and does not run without it.
+	pair(t, "a key that is lost before all are held is acquired again", func(t *testing.T, l, other *wllock.Locker, b *memlock.Backend) {
+		release := hold(t, other, "n", "b", forever)
 		runs := 0
 		result := started(l, keys("a", "b"), func(ctx context.Context) error {
 			runs++
@@ -172,11 +174,9 @@ func TestKeyLostBeforeAllAreHeldIsAcquiredAgain(t *testing.T) {
 		require.Equal(t, 1, runs)
 		free(t, l, b, "a", "b")
 	})
-}
 
-// The backend does not notice that its caller has left: the last key is acquired, but the first is gone.
-func TestNoFunctionRunsWithoutTheKeyThatWasLostMeanwhile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	// The backend does not notice that its caller has left: the last key is acquired, but the first is gone.
+	bubble(t, "no function runs without the key that was lost meanwhile", func(t *testing.T) {
 		b := memlock.New()
 		l := lockerOn(t, lateFor(b, "test:n:b", ttl))
 		result := started(l, keys("a", "b"), func(ctx context.Context) error {
@@ -187,16 +187,13 @@ func TestNoFunctionRunsWithoutTheKeyThatWasLostMeanwhile(t *testing.T) {
 		require.EqualValues(t, 1, l.Stats().Total.Lost)
 		require.EqualValues(t, 4, l.Stats().Total.Acquired, "each of them twice")
 	})
-}
 
-func TestKeyLostAgainAndAgainEndsADoAll(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t)
-		defer hold(t, lockerOn(t, b), "n", "b", wllock.WithLockTimeMax(0))()
+	scene(t, "a key that is lost again and again ends it", func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
+		defer hold(t, lockerOn(t, b), "n", "b", forever)()
 		begin := time.Now()
-		var elapsed time.Duration
+		var took time.Duration
 		result := started(l, keys("a", "b"), never(t), wllock.WithFallback(func(_ context.Context, err error) error {
-			elapsed = time.Since(begin)
+			took = time.Since(begin)
 			return err
 		}))
 		for i := range 4 {
@@ -209,24 +206,31 @@ func TestKeyLostAgainAndAgainEndsADoAll(t *testing.T) {
 		e := errorOf(t, err, wllock.ErrLeaseLost, "a")
 		require.NotErrorIs(t, err, context.Canceled)
 		require.Equal(t, "acquire", e.Op)
-		require.Equal(t, elapsed, e.Waited, "every try is counted: the call did nothing but wait for b")
-		require.Equal(t, e.Waited, e.LocalWait+e.DistributedWait)
+		require.Equal(t, took, e.Waited, "every try is counted: the call did nothing but wait for b")
 		synctest.Wait()
 		free(t, l, b, "a")
+	})
+
+	scene(t, "that of an outer hold ends its wait", func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
+		defer hold(t, lockerOn(t, b), "n", "b", forever)()
+		lostAfter(t, l.Do(t.Context(), "n", "a", func(ctx context.Context) error {
+			b.Expire("test:n:a")
+			require.LessOrEqual(t, elapsed(func() { errorOf(t, l.DoAll(ctx, keys("a", "b"), never(t)), wllock.ErrLeaseLost, "b") }), ttl)
+			return nil
+		}))
 	})
 }
 
 // A call that starts over waits for the rest of its time: for the lost key as well, if that has gone to somebody else.
 func TestStartingOverIsWithinTheWait(t *testing.T) {
 	for key, tier := range map[string]wllock.Tier{"b": wllock.TierDistributed, "a": wllock.TierLocal} {
-		bubble(t, key, func(t *testing.T) {
-			l, b := newLocker(t)
-			defer hold(t, lockerOn(t, b), "n", "b", wllock.WithLockTimeMax(0))()
+		scene(t, key, func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
+			defer hold(t, lockerOn(t, b), "n", "b", forever)()
 			begin := time.Now()
 			result := started(l, keys("a", "b"), never(t), wllock.WithWait(2*ttl))
 			b.Expire("test:n:a")
 			if key == "a" {
-				defer hold(t, l, "n", "a", wllock.WithLockTimeMax(0))()
+				defer hold(t, l, "n", "a", forever)()
 			}
 			e := errorOf(t, <-result, wllock.ErrWaitTimeout, key)
 			require.Equal(t, tier, e.Tier)
@@ -236,64 +240,12 @@ func TestStartingOverIsWithinTheWait(t *testing.T) {
 	}
 }
 
-func TestCloseThatWaitsNoLongerEndsTheContextOfADoAll(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, _ := newLocker(t)
-		result := started(l, keys("a", "b"), func(ctx context.Context) error {
-			<-ctx.Done()
-			time.Sleep(ttl / 10) // until Close has told both
-			return context.Cause(ctx)
-		})
-		ctx := within(t, ttl/10)
-		err := l.Close(ctx)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorContains(t, err, `2 locks were still held: "test:n:a", "test:n:b": `)
-		require.ErrorIs(t, <-result, wllock.ErrClosed)
-		require.NoError(t, l.Close(t.Context()))
-	})
-}
-
-func TestLossOfAnOuterHoldEndsTheWaitOfADoAll(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t)
-		defer hold(t, lockerOn(t, b), "n", "b", wllock.WithLockTimeMax(0))()
-		lostAfter(t, l.Do(t.Context(), "n", "a", func(ctx context.Context) error {
-			b.Expire("test:n:a")
-			begin := time.Now()
-			errorOf(t, l.DoAll(ctx, keys("a", "b"), never(t)), wllock.ErrLeaseLost, "b")
-			require.LessOrEqual(t, time.Since(begin), ttl)
-			return nil
-		}))
-	})
-}
-
-func TestCloseSendsAWaitingDoAllAwayAndWaitsForOneInside(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t)
-		other := lockerOn(t, b)
-		release := hold(t, other, "n", "b")
-		waiting := started(l, keys("a", "b"), never(t))
-		inside := started(l, keys("c", "d"), func(ctx context.Context) error {
-			time.Sleep(ttl)
-			require.ErrorIs(t, l.Do(ctx, "n", "other", never(t)), wllock.ErrClosed)
-			return l.DoAll(ctx, keys("d", "c"), nothing) // nested guards still run
-		})
-		begin := time.Now()
-		require.NoError(t, l.Close(t.Context()))
-		require.Equal(t, ttl, time.Since(begin))
-		require.NoError(t, <-inside)
-		errorOf(t, <-waiting, wllock.ErrClosed, "b")
-		release()
-		free(t, other, b, "a", "b", "c", "d")
-	})
-}
-
 // The leases of two keys, acquired at different times, expire at different times in an outage.
 func TestEveryLockOfADoAllIsDegradedIfOneIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, b := newLocker(t, wllock.WithOutage(wllock.LocalOnly))
 		time.AfterFunc(ttl/10, hold(t, lockerOn(t, b), "n", "b"))
-		require.NoError(t, l.DoAll(t.Context(), keys("a", "b"), func(ctx context.Context) error {
+		inside(t, l, keys("a", "b"), func(ctx context.Context) {
 			require.Equal(t, 0, degraded(t, l, ctx))
 			b.Partition(true)
 			defer b.Partition(false)
@@ -303,8 +255,7 @@ func TestEveryLockOfADoAllIsDegradedIfOneIs(t *testing.T) {
 			require.Equal(t, 1, degraded(t, l, ctx))
 			time.Sleep(2 * ttl)
 			require.Equal(t, 2, degraded(t, l, ctx))
-			return nil
-		}))
+		})
 		require.EqualValues(t, 2, l.Stats().Total.Degraded)
 	})
 }

@@ -43,12 +43,19 @@ func (b leasing) Enter(ctx context.Context, req distributed.Request) (distribute
 	return nil, nil, err
 }
 
-// counted counts the requests to b.
-func counted(b distributed.Backend, enters *atomic.Int32) distributed.Backend {
+// asking is b when f sees each request before, and may change it. An error of f is the answer.
+func asking(b distributed.Backend, f func(context.Context, *distributed.Request) error) distributed.Backend {
 	return entering{b, func(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
-		enters.Add(1)
+		if err := f(ctx, &req); err != nil {
+			return nil, nil, err
+		}
 		return b.Enter(ctx, req)
 	}}
+}
+
+// counted counts the requests to b.
+func counted(b distributed.Backend, enters *atomic.Int32) distributed.Backend {
+	return asking(b, func(context.Context, *distributed.Request) error { enters.Add(1); return nil })
 }
 
 // lateFor is b when requests for one key arrive late there, even if their callers have left.
@@ -124,21 +131,16 @@ func (l frailLease) Watch(w distributed.Watcher, as distributed.Lease) {
 	l.Lease.Watch(w, as)
 }
 
-// counting counts inspections, which wait until wait is closed.
+// counting counts inspections, and answers none.
 type counting struct {
 	*memlock.Backend
 	inspections atomic.Int64
-	wait        chan struct{}
 }
 
-func (c *counting) Inspect(ctx context.Context, key string) (distributed.Inspection, error) {
+func (c *counting) Inspect(ctx context.Context, _ string) (distributed.Inspection, error) {
 	c.inspections.Add(1)
-	select {
-	case <-c.wait:
-		return c.Backend.Inspect(ctx, key)
-	case <-ctx.Done():
-		return distributed.Inspection{}, ctx.Err()
-	}
+	<-ctx.Done()
+	return distributed.Inspection{}, ctx.Err()
 }
 
 // detour is a backend that delays Enters, or takes places away, while it is told to.
@@ -177,9 +179,7 @@ func (p *lostPlace) watch() {
 // miser is a backend whose leases have no fences when it says so, until they are refilled, which may take a while.
 type miser struct {
 	distributed.Backend
-
-	mu    sync.Mutex
-	empty bool
+	empty atomic.Bool
 	gate  chan struct{} // nil: a refill takes no time
 }
 
@@ -187,11 +187,10 @@ func (m *miser) Enter(ctx context.Context, req distributed.Request) (distributed
 	return leasing{m.Backend, func(l distributed.Lease) distributed.Lease { return &miserLease{l, m} }}.Enter(ctx, req)
 }
 
-// runsOut leaves all leases without fences; a refill waits for the gate, if there is one.
+// runsOut leaves all leases without fences. A refill waits for the gate, if there is one.
 func (m *miser) runsOut(gate chan struct{}) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.empty, m.gate = true, gate
+	m.gate = gate
+	m.empty.Store(true)
 }
 
 type miserLease struct {
@@ -202,24 +201,17 @@ type miserLease struct {
 func (l *miserLease) Unwrap() distributed.Lease { return l.Lease }
 
 func (l *miserLease) NextFence() (uint64, bool) {
-	l.m.mu.Lock()
-	defer l.m.mu.Unlock()
-	if l.m.empty {
+	if l.m.empty.Load() {
 		return 0, false
 	}
 	return l.Lease.NextFence()
 }
 
 func (l *miserLease) Refill(ctx context.Context) error {
-	l.m.mu.Lock()
-	gate := l.m.gate
-	l.m.mu.Unlock()
-	if gate != nil {
-		<-gate
+	if l.m.gate != nil {
+		<-l.m.gate
 	}
-	l.m.mu.Lock()
-	defer l.m.mu.Unlock()
-	l.m.empty = false
+	l.m.empty.Store(false)
 	return l.Lease.Refill(ctx)
 }
 

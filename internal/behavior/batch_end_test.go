@@ -3,9 +3,11 @@ package behavior
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,13 +16,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed/memlock"
 )
 
 type ownKey struct{}
 
-func TestB8TheContextDescendsFromNoCaller(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, _ := newLocker(t)
+func TestB8(t *testing.T) {
+	scene(t, "the context descends from no caller", func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
 		release := hold(t, l, "n", "k")
 		d := newDesk(l, func(ctx context.Context, b batch) error {
 			_, has := ctx.Deadline()
@@ -28,9 +30,8 @@ func TestB8TheContextDescendsFromNoCaller(t *testing.T) {
 			require.Nil(t, ctx.Value(ownKey{}))
 			_, held := wllock.HeldKey(ctx, "n", "outer")
 			require.False(t, held)
-			h, _ := wllock.HeldFrom(ctx)
-			require.Equal(t, "test:n:k", h.Key())
-			require.NoError(t, h.Err())
+			require.Equal(t, "test:n:k", heldIn(ctx).Key())
+			require.NoError(t, heldIn(ctx).Err())
 			for i, one := range b {
 				require.Equal(t, i, one.Context().Value(ownKey{}))
 			}
@@ -41,23 +42,17 @@ func TestB8TheContextDescendsFromNoCaller(t *testing.T) {
 		})
 		outer := hold(t, l, "n", "outer")
 		for i := range 2 {
-			ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), ownKey{}, i), time.Second/2)
-			defer cancel()
-			d.comes(ctx, i)
+			d.comes(context.WithValue(within(t, time.Second/2), ownKey{}, i), i)
 		}
 		release()
 		time.Sleep(2 * time.Second)
 		outer()
 		require.Equal(t, []string{"[0 1]"}, d.noted())
 	})
-}
 
-func TestB8GuardsOfTheKeyRunThroughInsideTheFunction(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, _ := newLocker(t)
-		release := hold(t, l, "n", "k")
+	scene(t, "guards of the key run through inside the function", func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
 		var d *desk
-		d = newDesk(l, func(ctx context.Context, b batch) error {
+		d, all, release := line(t, l, 2, func(ctx context.Context, b batch) error {
 			if len(b) == 1 {
 				return doubling(ctx, b) // nested
 			}
@@ -73,18 +68,13 @@ func TestB8GuardsOfTheKeyRunThroughInsideTheFunction(t *testing.T) {
 				return nil
 			})
 		})
-		all := d.come(t.Context(), 1, 2)
 		release()
-		synctest.Wait()
 		require.True(t, served(all...))
 		require.Equal(t, []string{"[1 2]", "[1]", "[2]"}, d.noted())
 		require.EqualValues(t, 1, l.Stats().Names["n"].Batches, "nested ones are not counted")
 	})
-}
 
-func TestB8ACallerInsideItsOwnHoldGoesAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t)
+	scene(t, "a caller inside its own hold goes alone", func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
 		var ended error
 		d := newDesk(l, func(ctx context.Context, b batch) error {
 			require.Nil(t, ctx.Value(ownKey{}))
@@ -114,11 +104,8 @@ func TestB8ACallerInsideItsOwnHoldGoesAlone(t *testing.T) {
 		synctest.Wait()
 		require.True(t, served(waiting))
 	})
-}
 
-func TestB8InsideTheCallersOwnLocks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, _ := newLocker(t)
+	scene(t, "inside the caller's own locks", func(t *testing.T, l *wllock.Locker, _ *memlock.Backend) {
 		d := newDesk(l, doubling)
 		inside := func(ctx context.Context) error {
 			r, err := d.call(ctx, 4)
@@ -137,33 +124,11 @@ func TestB8InsideTheCallersOwnLocks(t *testing.T) {
 	})
 }
 
-func TestB9ErrorsOfOneAndOfAll(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		soldOut, broken := errors.New("sold out"), errors.New("broken")
-		all := batchOf(t, 3, func(ctx context.Context, b batch) error {
-			b[1].Err = soldOut
-			return doubling(ctx, b)
-		})
-		require.True(t, served(all[0], all[2]))
-		require.Equal(t, soldOut, all[1].err)
-		require.Equal(t, 4, all[1].result, "with its error")
-		for _, c := range batchOf(t, 3, func(ctx context.Context, b batch) error {
-			b[1].Err = soldOut
-			return errors.Join(doubling(ctx, b), broken)
-		}) {
-			require.EqualError(t, c.err, "broken")
-			require.Zero(t, c.result)
-		}
-	})
-}
-
-func TestB9NobodyIsToldSuccessOfALostLease(t *testing.T) {
+func TestB9(t *testing.T) {
 	for what, own := range map[string]error{"nil": nil, "error": errors.New("own")} {
-		bubble(t, what, func(t *testing.T) {
-			l, b := newLocker(t)
+		scene(t, "nobody is told success of a lost lease: "+what, func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
 			_, all, release := line(t, l, 3, func(ctx context.Context, all batch) error {
-				b.Expire("test:n:k")
-				<-ctx.Done()
+				loses(ctx, b, "k")
 				require.ErrorIs(t, context.Cause(ctx), wllock.ErrLeaseLost)
 				_ = doubling(ctx, all)
 				return own
@@ -180,19 +145,32 @@ func TestB9NobodyIsToldSuccessOfALostLease(t *testing.T) {
 			require.EqualValues(t, 1, l.Stats().Total.Lost)
 		})
 	}
-}
 
-// A function that does not come back after a lost lease keeps its callers, but not the lock.
-func TestB9AHangingFunctionDoesNotKeepTheLock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t)
+	bubble(t, "errors of one and of all", func(t *testing.T) {
+		soldOut, broken := errors.New("sold out"), errors.New("broken")
+		all := batchOf(t, 3, func(ctx context.Context, b batch) error {
+			b[1].Err = soldOut
+			return doubling(ctx, b)
+		})
+		require.True(t, served(all[0], all[2]))
+		require.Equal(t, soldOut, all[1].err)
+		require.Equal(t, 4, all[1].result, "with its error")
+		for _, c := range batchOf(t, 3, func(ctx context.Context, b batch) error {
+			b[1].Err = soldOut
+			return errors.Join(doubling(ctx, b), broken)
+		}) {
+			require.EqualError(t, c.err, "broken")
+			require.Zero(t, c.result)
+		}
+	})
+
+	// A function that does not come back after a lost lease keeps its callers, but not the lock.
+	scene(t, "a hanging function does not keep the lock", func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
 		release := hold(t, l, "n", "k")
 		stay := make(chan struct{})
 		d := newDesk(l, func(context.Context, batch) error { <-stay; return nil }, wllock.WithMaxBatch(2))
-		ctx := within(t, 5*ttl)
-		all := append(d.come(t.Context(), 1, 1), d.comes(ctx, 2))
-		next := newDesk(l, doubling)
-		other := next.comes(t.Context(), 3)
+		all := append(d.come(t.Context(), 1, 1), d.comes(within(t, 5*ttl), 2))
+		other := newDesk(l, doubling).comes(t.Context(), 3)
 		release()
 		synctest.Wait()
 		b.Expire("test:n:k")
@@ -206,32 +184,24 @@ func TestB9AHangingFunctionDoesNotKeepTheLock(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, ranWith(all[0], wllock.ErrLeaseLost))
 	})
-}
 
-// Close waits for a function that has lost its lock, if all of its callers have left: nobody else does.
-func TestB9CloseWaitsForTheFunction(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t)
+	// Close waits for a function that has lost its lock, if all of its callers have left: nobody else does.
+	scene(t, "Close waits for the function", func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
 		d := newDesk(l, doublingSlowly(10*ttl))
-		ctx, cancel := context.WithTimeout(t.Context(), ttl)
-		defer cancel()
-		c := d.comes(ctx, 1)
+		c := d.comes(within(t, ttl), 1)
 		b.Expire("test:n:k")
 		time.Sleep(2 * ttl)
 		require.NoError(t, ranWith(c, context.DeadlineExceeded))
 		require.Zero(t, l.Stats().Total.Held)
-		short := within(t, ttl)
-		require.ErrorIs(t, l.Close(short), context.DeadlineExceeded)
-		begin := time.Now()
-		require.NoError(t, l.Close(t.Context()))
-		require.Equal(t, 7*ttl, time.Since(begin))
+		require.ErrorIs(t, l.Close(within(t, ttl)), context.DeadlineExceeded)
+		require.Equal(t, 7*ttl, elapsed(func() { require.NoError(t, l.Close(t.Context())) }))
 	})
 }
 
 func TestB10APanicGoesOnInEveryCaller(t *testing.T) {
 	boom := errors.New("boom")
 	for _, n := range []int{1, 10} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble(t, strconv.Itoa(n), func(t *testing.T) {
 			for _, c := range batchOf(t, n, func(context.Context, batch) error { panic(boom) }) {
 				p, ok := c.panicked.(*wllock.BatchPanic)
 				require.True(t, ok, "%v", c.panicked)
@@ -269,15 +239,14 @@ func TestB10APanicThatNobodySeesEndsTheProcess(t *testing.T) {
 	time.Sleep(time.Minute)
 }
 
-func TestB11TheFallbackIsForTheRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+func TestB11(t *testing.T) {
+	bubble(t, "the fallback is for the refused", func(t *testing.T) {
 		instead, broken := errors.New("instead"), errors.New("broken")
 		l, _ := newLocker(t, wllock.WithThreshold(2))
 		release := hold(t, l, "n", "k")
 		d := newDesk(l, func(context.Context, batch) error { time.Sleep(time.Second); return broken },
 			wllock.WithFallback(func(_ context.Context, err error) error { return errors.Join(instead, err) }))
-		ctx := within(t, 100*time.Millisecond)
-		all := append(d.come(t.Context(), 1, 1), d.comes(ctx, 2), d.comes(t.Context(), 3))
+		all := append(d.come(t.Context(), 1, 1), d.comes(within(t, 100*time.Millisecond), 2), d.comes(t.Context(), 3))
 		require.ErrorIs(t, all[2].err, instead)
 		require.ErrorIs(t, all[2].err, wllock.ErrQueueFull)
 		release()
@@ -287,11 +256,8 @@ func TestB11TheFallbackIsForTheRefused(t *testing.T) {
 		require.NoError(t, ranWith(all[1], context.DeadlineExceeded))
 		require.NotErrorIs(t, all[1].err, instead)
 	})
-}
 
-func TestB11SyncReleaseWaitsForTheAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t)
+	scene(t, "SyncRelease waits for the answer", func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
 		_, all, release := line(t, l, 3, func(ctx context.Context, all batch) error {
 			b.Expire("test:n:k") // only the answer to the release tells
 			return doubling(ctx, all)
@@ -302,16 +268,12 @@ func TestB11SyncReleaseWaitsForTheAnswer(t *testing.T) {
 			require.ErrorIs(t, c.err, wllock.ErrLeaseLost)
 		}
 	})
-}
 
-func TestB11LocalOnlyIsAsForATurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t, wllock.WithOutage(wllock.LocalOnly))
+	scene(t, "LocalOnly is as for a turn", func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
 		b.Partition(true)
 		degraded := false
 		d := newDesk(l, func(ctx context.Context, b batch) error {
-			h, _ := wllock.HeldFrom(ctx)
-			degraded = h.Degraded() && h.Fence() == 0
+			degraded = heldIn(ctx).Degraded() && heldIn(ctx).Fence() == 0
 			return doubling(ctx, b)
 		})
 		all := d.come(t.Context(), 1, 3)
@@ -322,7 +284,7 @@ func TestB11LocalOnlyIsAsForATurn(t *testing.T) {
 		require.Equal(t, []string{"[1 2 3]"}, d.noted())
 		b.Partition(false)
 		time.Sleep(10 * ttl)
-	})
+	}, wllock.WithOutage(wllock.LocalOnly))
 }
 
 func TestB12MistakesAreOneCallersOwn(t *testing.T) {
@@ -376,4 +338,30 @@ func TestB12AnItemLeavesNoMemory(t *testing.T) {
 		return items[0].Value() == nil && items[1].Value() == nil && items[2].Value() == nil
 	}, 10*time.Second, time.Millisecond)
 	runtime.KeepAlive(outlives)
+}
+
+// ranWith returns the error of a caller whose batch has begun, or nil.
+func ranWith(c *customer, want error) error {
+	synctest.Wait()
+	e, ok := errors.AsType[*wllock.Error](c.err)
+	switch {
+	case !c.back.Load():
+		return errors.New("not back")
+	case !ok || !e.Ran || !errors.Is(c.err, want):
+		return fmt.Errorf("%v; want %v, with Ran", c.err, want)
+	case c.result != 0:
+		return fmt.Errorf("result %d", c.result)
+	}
+	return nil
+}
+
+// batchOf runs one batch of the arguments from 1 to n.
+func batchOf(t *testing.T, n int, work func(context.Context, batch) error) []*customer {
+	t.Helper()
+	l, _ := newLocker(t)
+	d, all, release := line(t, l, n, work)
+	release()
+	require.Len(t, d.noted(), 1)
+	require.NoError(t, l.Do(t.Context(), "n", "k", nothing, wllock.NoWait()), "the lock is free")
+	return all
 }

@@ -3,6 +3,7 @@ package behavior
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -13,17 +14,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed/memlock"
 )
 
-func TestB1ABatchIsTheUnbrokenRunBehindItsLeader(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, _ := newLocker(t)
+func TestBatches(t *testing.T) {
+	scene(t, "B1: a batch is the unbroken run behind its leader", func(t *testing.T, l *wllock.Locker, _ *memlock.Backend) {
 		d, all, release := line(t, l, 3, doubling)
 		other := newDesk(l, doubling)
-		go func() {
-			_ = l.Do(context.Background(), "n", "k", func(context.Context) error { d.note("Do"); return nil })
-		}()
-		synctest.Wait()
+		started(l, keys("k"), func(context.Context) error { d.note("Do"); return nil })
 		all = append(all, d.comes(t.Context(), 4))
 		all = append(all, other.come(t.Context(), 5, 6)...)
 		all = append(all, d.comes(t.Context(), 7))
@@ -32,13 +30,10 @@ func TestB1ABatchIsTheUnbrokenRunBehindItsLeader(t *testing.T) {
 		require.Equal(t, []string{"[1 2 3]", "Do", "[4]", "[7]"}, d.noted())
 		require.Equal(t, []string{"[5 6]"}, other.noted())
 	})
-}
 
-// Riders are taken along after the lease has been acquired: those that come while the leader waits at the backend ride with it, or
-// with the next, if it fails there.
-func TestB2RidersAreTakenAlongAfterTheLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t)
+	// Riders are taken along after the lease has been acquired: those that come while the leader waits at the backend ride with it, or
+	// with the next, if it fails there.
+	scene(t, "B2: riders are taken along after the lease", func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
 		release := hold(t, lockerOn(t, b), "n", "k")
 		d := newDesk(l, doubling)
 		first := d.comes(within(t, 50*time.Millisecond), 1)
@@ -46,9 +41,7 @@ func TestB2RidersAreTakenAlongAfterTheLease(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		synctest.Wait()
 		require.True(t, first.back.Load())
-		require.ErrorIs(t, first.err, context.DeadlineExceeded)
-		require.False(t, asError(t, first.err).Ran)
-		require.Equal(t, 50*time.Millisecond, asError(t, first.err).Waited)
+		require.Equal(t, 50*time.Millisecond, refused(t, first.err, context.DeadlineExceeded).Waited)
 		require.EqualValues(t, 1, l.Stats().Total.Waiting, "the next leader waits at the backend")
 		begin := time.Now()
 		release()
@@ -56,22 +49,16 @@ func TestB2RidersAreTakenAlongAfterTheLease(t *testing.T) {
 		require.Equal(t, []string{"[2 3]"}, d.noted())
 		require.Zero(t, time.Since(begin), "nobody waits for a batch to fill")
 	})
-}
 
-func TestB3NoWaitLeadsOrIsRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, _ := newLocker(t)
+	scene(t, "B3: NoWait leads or is refused", func(t *testing.T, l *wllock.Locker, _ *memlock.Backend) {
 		d := newDesk(l, doublingSlowly(time.Second), wllock.NoWait())
 		first, second := d.comes(t.Context(), 1), d.comes(t.Context(), 2)
 		require.ErrorIs(t, second.err, wllock.ErrHeld)
 		time.Sleep(time.Second)
 		require.True(t, served(first))
 	})
-}
 
-func TestB3WithWaitEndsBeforeTheRideAndNotInIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, _ := newLocker(t)
+	scene(t, "B3: WithWait ends before the ride and not in it", func(t *testing.T, l *wllock.Locker, _ *memlock.Backend) {
 		release := hold(t, l, "n", "k")
 		d := newDesk(l, doublingSlowly(time.Second), wllock.WithWait(100*time.Millisecond))
 		late := d.comes(t.Context(), 1)
@@ -87,11 +74,8 @@ func TestB3WithWaitEndsBeforeTheRideAndNotInIt(t *testing.T) {
 		require.True(t, served(all...))
 		require.Equal(t, []string{"[2 3 4]"}, d.noted())
 	})
-}
 
-func TestB3CloseLetsABatchFinish(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, _ := newLocker(t)
+	scene(t, "B3: Close lets a batch finish", func(t *testing.T, l *wllock.Locker, _ *memlock.Backend) {
 		_, all, release := line(t, l, 3, doublingSlowly(time.Second), wllock.WithMaxBatch(2))
 		release()
 		require.NoError(t, l.Close(t.Context()))
@@ -99,28 +83,8 @@ func TestB3CloseLetsABatchFinish(t *testing.T) {
 		require.True(t, served(all[:2]...))
 		require.ErrorIs(t, all[2].err, wllock.ErrClosed)
 	})
-}
 
-// Close that runs out of time ends the function's context, and all callers know why: their own contexts have not ended.
-func TestB3CloseWithoutTimeEndsABatch(t *testing.T) {
-	for what, cause := range map[string]func(context.Context) error{"error": context.Context.Err, "cause": context.Cause} {
-		bubble(t, what, func(t *testing.T) {
-			l, _ := newLocker(t)
-			_, all, release := line(t, l, 3, func(ctx context.Context, _ batch) error { <-ctx.Done(); return cause(ctx) })
-			release()
-			require.ErrorIs(t, l.Close(ended(t)), context.Canceled)
-			synctest.Wait()
-			for _, c := range all {
-				require.True(t, c.back.Load())
-				require.ErrorIs(t, c.err, wllock.ErrClosed)
-			}
-		})
-	}
-}
-
-func TestB4ABatchIsOneTurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, _ := newLocker(t)
+	scene(t, "B4: a batch is one turn", func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
 		d, all, release := line(t, l, 5, func(ctx context.Context, b batch) error {
 			s := l.Stats().Names["n"]
 			require.EqualValues(t, 1, s.Held)
@@ -133,68 +97,11 @@ func TestB4ABatchIsOneTurn(t *testing.T) {
 		require.Equal(t, []string{"[1 2 3]", "[4 5]"}, d.noted())
 		require.Less(t, d.fences[0], d.fences[1])
 		s := l.Stats().Names["n"]
-		require.EqualValues(t, 3, s.Acquired)
-		require.EqualValues(t, 2, s.Batches)
-		require.EqualValues(t, 3, s.Batched)
+		require.Equal(t, []uint64{3, 2, 3}, []uint64{s.Acquired, s.Batches, s.Batched})
 		require.Zero(t, s.Held)
 	})
-}
 
-func TestB4OneLockTimeMaxForABatch(t *testing.T) {
-	for what, own := range map[string]func(context.Context, batch) error{
-		"stops":   func(ctx context.Context, _ batch) error { return ctx.Err() },
-		"success": doubling, // which stands (rule B9)
-	} {
-		bubble(t, what, func(t *testing.T) {
-			l, _ := newLocker(t)
-			stays := func(ctx context.Context, b batch) error { <-ctx.Done(); return own(ctx, b) }
-			_, all, release := line(t, l, 3, stays, wllock.WithLockTimeMax(2*ttl))
-			release()
-			time.Sleep(2 * ttl)
-			synctest.Wait()
-			for _, c := range all {
-				if what == "success" {
-					require.True(t, served(c))
-				} else {
-					require.NoError(t, ranWith(c, wllock.ErrLockTimeMax))
-					require.NotErrorIs(t, c.err, wllock.ErrLeaseLost)
-				}
-			}
-			require.EqualValues(t, 1, l.Stats().Total.Overstays)
-		})
-	}
-}
-
-// Two instances compete: how many callers one lease serves while the other waits.
-func TestB5RidersCountAsHandoffs(t *testing.T) {
-	for handoffs, want := range map[int][]string{
-		0: {"[1 2 3 4]", "other", "[5 6 7 8]", "[9 10 11 12]"},
-		3: {"[1 2 3 4]", "other", "[5 6 7 8]", "[9 10 11 12]"},
-		4: {"[1 2 3 4]", "[5 6 7 8]", "other", "[9 10 11 12]"},
-		7: {"[1 2 3 4]", "[5 6 7 8]", "other", "[9 10 11 12]"},
-		8: {"[1 2 3 4]", "[5 6 7 8]", "[9 10 11 12]", "other"},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			l, b := newLocker(t, wllock.WithMaxHandoffs(handoffs))
-			rival := lockerOn(t, b)
-			release := hold(t, lockerOn(t, b), "n", "k")
-			d := newDesk(l, doublingSlowly(time.Millisecond), wllock.WithMaxBatch(4))
-			all := d.come(t.Context(), 1, 12)
-			go func() {
-				_ = rival.Do(context.Background(), "n", "k", func(context.Context) error { d.note("other"); return nil })
-			}()
-			synctest.Wait()
-			release()
-			time.Sleep(time.Second)
-			require.True(t, served(all...))
-			require.Equal(t, want, d.noted(), "MaxHandoffs %d", handoffs)
-		})
-	}
-}
-
-func TestB6ThePaceIsNotedPerCaller(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, _ := newLocker(t, wllock.WithThreshold(10))
+	scene(t, "B6: the pace is noted per caller", func(t *testing.T, l *wllock.Locker, _ *memlock.Backend) {
 		for range 20 { // the turn of the blocker counts for less and less
 			_, all, release := line(t, l, 10, doublingSlowly(100*time.Millisecond))
 			release()
@@ -205,15 +112,12 @@ func TestB6ThePaceIsNotedPerCaller(t *testing.T) {
 		_, all, release := line(t, l, 11, doubling)
 		require.InDelta(t, 110*time.Millisecond, asError(t, all[10].err).RetryAfter, float64(20*time.Millisecond))
 		release()
-	})
-}
+	}, wllock.WithThreshold(10))
 
-// Of callers that have 12 times as long as they need, 1 in 100 is refused at most; of those that have a tenth, 1 in 4 at least.
-func TestB6ShedHopelessKnowsOfBatches(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	// Of callers that have 12 times as long as they need, 1 in 100 is refused at most; of those that have a tenth, 1 in 4 at least.
+	scene(t, "B6: WithShedHopeless knows of batches", func(t *testing.T, l *wllock.Locker, _ *memlock.Backend) {
 		const callers, max, run = 128, 16, 10 * time.Millisecond
 		const needed = (callers/max + 1) * run
-		l, _ := newLocker(t)
 		group := newDesk(l, doublingSlowly(run), wllock.WithMaxBatch(max), wllock.WithShedHopeless())
 		var calls sync.WaitGroup
 		var stop atomic.Bool
@@ -246,12 +150,86 @@ func TestB6ShedHopelessKnowsOfBatches(t *testing.T) {
 		require.LessOrEqual(t, 100*refused[0].Load(), probes[0].Load())
 		require.GreaterOrEqual(t, 4*refused[1].Load(), probes[1].Load())
 	})
+
+	// A caller that comes back from a batch finds the lock free.
+	scene(t, "B7: the turn is passed on before the callers are told", func(t *testing.T, l *wllock.Locker, _ *memlock.Backend) {
+		d := newDesk(l, doubling, wllock.NoWait())
+		for range 100 {
+			_, err := d.call(t.Context(), 1)
+			require.NoError(t, err)
+		}
+		d = newDesk(l, func(context.Context, batch) error { panic("boom") }, wllock.NoWait())
+		for arg := range 100 {
+			require.NotNil(t, d.comes(t.Context(), arg).panicked)
+		}
+	})
+}
+
+// Close that runs out of time ends the function's context, and all callers know why: their own contexts have not ended.
+func TestB3CloseWithoutTimeEndsABatch(t *testing.T) {
+	for what, cause := range map[string]func(context.Context) error{"error": context.Context.Err, "cause": context.Cause} {
+		scene(t, what, func(t *testing.T, l *wllock.Locker, _ *memlock.Backend) {
+			_, all, release := line(t, l, 3, func(ctx context.Context, _ batch) error { <-ctx.Done(); return cause(ctx) })
+			release()
+			require.ErrorIs(t, l.Close(ended(t)), context.Canceled)
+			synctest.Wait()
+			for _, c := range all {
+				require.True(t, c.back.Load())
+				require.ErrorIs(t, c.err, wllock.ErrClosed)
+			}
+		})
+	}
+}
+
+func TestB4OneLockTimeMaxForABatch(t *testing.T) {
+	for what, own := range map[string]func(context.Context, batch) error{
+		"stops":   func(ctx context.Context, _ batch) error { return ctx.Err() },
+		"success": doubling, // which stands (rule B9)
+	} {
+		scene(t, what, func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
+			stays := func(ctx context.Context, b batch) error { <-ctx.Done(); return own(ctx, b) }
+			_, all, release := line(t, l, 3, stays, wllock.WithLockTimeMax(2*ttl))
+			release()
+			time.Sleep(2 * ttl)
+			synctest.Wait()
+			for _, c := range all {
+				if what == "success" {
+					require.True(t, served(c))
+				} else {
+					require.NoError(t, ranWith(c, wllock.ErrLockTimeMax))
+					require.NotErrorIs(t, c.err, wllock.ErrLeaseLost)
+				}
+			}
+			require.EqualValues(t, 1, l.Stats().Total.Overstays)
+		})
+	}
+}
+
+// Two instances compete: how many callers one lease serves while the other waits.
+func TestB5RidersCountAsHandoffs(t *testing.T) {
+	for handoffs, want := range map[int][]string{
+		0: {"[1 2 3 4]", "other", "[5 6 7 8]", "[9 10 11 12]"},
+		3: {"[1 2 3 4]", "other", "[5 6 7 8]", "[9 10 11 12]"},
+		4: {"[1 2 3 4]", "[5 6 7 8]", "other", "[9 10 11 12]"},
+		7: {"[1 2 3 4]", "[5 6 7 8]", "other", "[9 10 11 12]"},
+		8: {"[1 2 3 4]", "[5 6 7 8]", "[9 10 11 12]", "other"},
+	} {
+		scene(t, fmt.Sprint("MaxHandoffs ", handoffs), func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
+			release := hold(t, lockerOn(t, b), "n", "k")
+			d := newDesk(l, doublingSlowly(time.Millisecond), wllock.WithMaxBatch(4))
+			all := d.come(t.Context(), 1, 12)
+			started(lockerOn(t, b), keys("k"), func(context.Context) error { d.note("other"); return nil })
+			release()
+			time.Sleep(time.Second)
+			require.True(t, served(all...))
+			require.Equal(t, want, d.noted())
+		}, wllock.WithMaxHandoffs(handoffs))
+	}
 }
 
 func TestB7EveryCallerCanLeaveItsBatch(t *testing.T) {
 	for leaver, what := range []string{"leader", "rider", "last rider"} {
-		bubble(t, what, func(t *testing.T) {
-			l, _ := newLocker(t)
+		scene(t, what, func(t *testing.T, l *wllock.Locker, _ *memlock.Backend) {
 			release := hold(t, l, "n", "k")
 			d := newDesk(l, doublingSlowly(time.Second))
 			impatient, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, errors.New("impatient"))
@@ -278,18 +256,116 @@ func TestB7EveryCallerCanLeaveItsBatch(t *testing.T) {
 	}
 }
 
-// A caller that comes back from a batch finds the lock free.
-func TestB7TheTurnIsPassedOnBeforeTheCallersAreTold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, _ := newLocker(t)
-		d := newDesk(l, doubling, wllock.NoWait())
-		for range 100 {
-			_, err := d.call(t.Context(), 1)
-			require.NoError(t, err)
+type (
+	item  = wllock.Item[int, int]
+	batch = []*item
+)
+
+// doubling answers each item with twice its argument.
+func doubling(_ context.Context, b batch) error {
+	for _, i := range b {
+		i.Result = 2 * i.Arg
+	}
+	return nil
+}
+
+// desk is a batch guard for the key n:k that notes which batches it has run, and asks work.
+type desk struct {
+	call func(context.Context, int) (int, error)
+	work func(context.Context, batch) error
+
+	mu      sync.Mutex
+	batches []string // the arguments of each
+	fences  []uint64
+}
+
+func (d *desk) run(ctx context.Context, b batch) error {
+	var args []int
+	for _, i := range b {
+		args = append(args, i.Arg)
+	}
+	d.note(fmt.Sprint(args))
+	d.mu.Lock()
+	d.fences = append(d.fences, heldIn(ctx).Fence())
+	d.mu.Unlock()
+	return d.work(ctx, b)
+}
+
+func (d *desk) note(what string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.batches = append(d.batches, what)
+}
+
+func (d *desk) noted() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.batches
+}
+
+// comes lets one caller begin, in a synctest bubble, and returns when it waits or is back.
+func (d *desk) comes(ctx context.Context, arg int) *customer {
+	c := &customer{arg: arg}
+	go func() {
+		defer c.gone.Store(true)
+		defer func() {
+			if c.panicked = recover(); c.panicked != nil {
+				c.back.Store(true)
+			}
+		}()
+		c.result, c.err = d.call(ctx, arg)
+		c.back.Store(true)
+	}()
+	synctest.Wait()
+	return c
+}
+
+// come lets callers with the arguments from to to begin, one after the other.
+func (d *desk) come(ctx context.Context, from, to int) (all []*customer) {
+	for arg := from; arg <= to; arg++ {
+		all = append(all, d.comes(ctx, arg))
+	}
+	return all
+}
+
+func newDesk(l *wllock.Locker, work func(context.Context, batch) error, opts ...wllock.CallOption) *desk {
+	d := &desk{work: work}
+	d.call = wllock.WrapBatch(l, "n", func(int) string { return "k" }, d.run, opts...)
+	return d
+}
+
+// customer is a caller of a batch guard on its own goroutine.
+type customer struct {
+	arg, result int
+	err         error
+	panicked    any
+	back        atomic.Bool // the call has returned, or panicked
+	gone        atomic.Bool // the goroutine has ended; without back, by Goexit
+}
+
+// served reports whether each caller has got its own result.
+func served(all ...*customer) bool {
+	synctest.Wait()
+	for _, c := range all {
+		if !c.back.Load() || c.err != nil || c.panicked != nil || c.result != 2*c.arg {
+			return false
 		}
-		d = newDesk(l, func(context.Context, batch) error { panic("boom") }, wllock.NoWait())
-		for arg := range 100 {
-			require.NotNil(t, d.comes(t.Context(), arg).panicked)
-		}
-	})
+	}
+	return true
+}
+
+// line is a batch guard with the callers 1 to n, who wait until release, which returns when all that could happen has.
+func line(t *testing.T, l *wllock.Locker, n int, work func(context.Context, batch) error, opts ...wllock.CallOption) (
+	d *desk, all []*customer, release func()) {
+	leave := hold(t, l, "n", "k")
+	d = newDesk(l, work, opts...)
+	return d, d.come(t.Context(), 1, n), func() {
+		leave()
+		synctest.Wait()
+	}
+}
+
+// doublingSlowly is work that takes d of the clock, and does not end sooner.
+func doublingSlowly(d time.Duration) func(context.Context, batch) error {
+	return func(ctx context.Context, b batch) error { time.Sleep(d); return doubling(ctx, b) }
 }

@@ -19,41 +19,8 @@ import (
 	"github.com/wllock/wllock/distributed/memlock"
 )
 
-// A caller that waited in vain is told in which tier, and whether its time or its context has ended.
-func TestWaitInVain(t *testing.T) {
-	const wait = 300 * time.Millisecond
-	for _, tier := range []wllock.Tier{wllock.TierLocal, wllock.TierDistributed} {
-		synctest.Test(t, func(t *testing.T) {
-			l, b := newLocker(t)
-			holder := l
-			if tier == wllock.TierDistributed {
-				holder = lockerOn(t, b)
-			}
-			defer hold(t, holder, "n", "k")()
-			err := l.Do(t.Context(), "n", "k", never(t), wllock.WithWait(wait))
-			e := refusal(t, err, wllock.ErrWaitTimeout, tier)
-			require.ErrorIs(t, err, context.DeadlineExceeded)
-			require.Equal(t, wait, map[wllock.Tier]time.Duration{wllock.TierLocal: e.LocalWait, wllock.TierDistributed: e.DistributedWait}[tier])
-			require.Equal(t, wait, e.Waited)
-
-			ctx := within(t, wait)
-			err = l.Do(ctx, "n", "k", never(t))
-			refusal(t, err, context.DeadlineExceeded, tier)
-			require.NotErrorIs(t, err, wllock.ErrWaitTimeout)
-
-			why := errors.New("shop closes")
-			canceled, stop := context.WithCancelCause(t.Context())
-			stop(why)
-			err = l.Do(canceled, "n", "k", never(t))
-			require.ErrorIs(t, err, context.Canceled)
-			require.ErrorIs(t, err, why)
-		})
-	}
-}
-
-func TestOneBudgetCoversBothTiers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t, wllock.WithMaxHandoffs(0))
+func TestRefusals(t *testing.T) {
+	scene(t, "one budget covers both tiers", func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
 		other := lockerOn(t, b)
 		releaseLocal := hold(t, l, "n", "k")
 		theirs := make(chan func())
@@ -68,87 +35,37 @@ func TestOneBudgetCoversBothTiers(t *testing.T) {
 		require.Equal(t, 100*time.Millisecond, e.LocalWait)
 		require.Equal(t, 200*time.Millisecond, e.DistributedWait)
 		release()
+	}, wllock.WithMaxHandoffs(0))
+
+	scene(t, "an ended context does not get a free lock", func(t *testing.T, l *wllock.Locker, _ *memlock.Backend) {
+		require.ErrorIs(t, l.Do(ended(t), "n", "k", never(t)), context.Canceled)
+		require.NoError(t, l.Do(t.Context(), "n", "k", nothing, wllock.NoWait()), "and leaves it free")
 	})
-}
 
-func TestEndedContextDoesNotGetAFreeLock(t *testing.T) {
-	l, _ := newLocker(t)
-	ctx := ended(t)
-	require.ErrorIs(t, l.Do(ctx, "n", "k", never(t)), context.Canceled)
-	require.NoError(t, l.Do(t.Context(), "n", "k", nothing, wllock.NoWait()), "and leaves it free")
-}
-
-// Whatever error a backend returns is ErrUnavailable to the caller, with the backend's error beside it.
-func TestForeignBackendErrorIsErrUnavailable(t *testing.T) {
-	odd := errors.New("odd")
-	l := lockerOn(t, entering{nil, func(context.Context, distributed.Request) (distributed.Lease, distributed.Place, error) {
-		return nil, nil, odd
-	}})
-	err := l.Do(t.Context(), "n", "k", never(t))
-	refusal(t, err, wllock.ErrUnavailable, wllock.TierDistributed)
-	require.ErrorIs(t, err, odd)
-}
-
-func TestErrInvalidKeyBeforeAnyQueue(t *testing.T) {
-	l, b := newLocker(t)
-	b.Partition(true) // an Enter would show as ErrUnavailable
-	long := strings.Repeat("x", 513)
-	for _, c := range []struct{ name, key string }{
-		{"", "k"}, {"a:b", "k"}, {"a b", "k"}, {"ä", "k"}, {strings.Repeat("n", 65), "k"},
-		{"n", ""}, {"n", long}, {"n", "a\nb"}, {"n", "a\x00b"}, {"n", "a\x7fb"}, {"n", "a\u0085b"}, {"n", "a\xffb"}, {"n", "\xc3"},
-	} {
-		err := l.Do(t.Context(), c.name, c.key, never(t))
-		e := refusal(t, err, wllock.ErrInvalidKey, wllock.TierLocal)
-		require.Zero(t, e.Waited)
-		require.NotContains(t, err.Error(), "\n")
-		require.Less(t, len(err.Error()), 400)
-	}
-	_, err := wllock.New("a:b", b)
-	require.ErrorIs(t, err, wllock.ErrInvalidKey)
-}
-
-func TestErrorPrintsKeysQuotedAndCut(t *testing.T) {
-	e := &wllock.Error{Op: "acquire", Key: "a\n\"" + strings.Repeat("ü", 100), Tier: wllock.TierLocal, Err: wllock.ErrHeld}
-	for _, s := range []string{e.Error(), fmt.Sprintf("%v", e), e.LogValue().String()} {
-		require.NotContains(t, s, "\n")
-		require.Contains(t, s, `a\n\"`)
-		require.NotContains(t, s, strings.Repeat("ü", 32))
-		require.NotContains(t, s, "\ufffd")
-	}
-}
-
-// Errors of several causes are compared as others are: one that was a slice panicked.
-func TestErrorsOfSeveralCanBeCompared(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, _ := newLocker(t)
-		err := l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
-			<-ctx.Done()
-			return ctx.Err()
-		}, wllock.WithLockTimeMax(time.Second))
-		require.ErrorIs(t, err, wllock.ErrLockTimeMax)
-		require.ErrorIs(t, err, context.Canceled)
-		same := err
-		require.True(t, err == same)
-		require.Len(t, map[error]bool{err: true, same: true}, 1)
+	scene(t, "ErrInvalidKey comes before any queue", func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
+		b.Partition(true) // an Enter would show as ErrUnavailable
+		long := strings.Repeat("x", 513)
+		for _, c := range []struct{ name, key string }{
+			{"", "k"}, {"a:b", "k"}, {"a b", "k"}, {"ä", "k"}, {strings.Repeat("n", 65), "k"},
+			{"n", ""}, {"n", long}, {"n", "a\nb"}, {"n", "a\x00b"}, {"n", "a\x7fb"}, {"n", "a\u0085b"}, {"n", "a\xffb"}, {"n", "\xc3"},
+		} {
+			err := l.Do(t.Context(), c.name, c.key, never(t))
+			require.Zero(t, refusal(t, err, wllock.ErrInvalidKey, wllock.TierLocal).Waited)
+			require.NotContains(t, err.Error(), "\n")
+			require.Less(t, len(err.Error()), 400)
+		}
+		_, err := wllock.New("a:b", b)
+		require.ErrorIs(t, err, wllock.ErrInvalidKey)
 	})
-}
 
-func TestInstancesOfLockersDiffer(t *testing.T) {
-	l, b := newLocker(t, wllock.WithInstance("web-1"))
-	other := lockerOn(t, b, wllock.WithInstance("web-1"))
-	assert.True(t, strings.HasPrefix(l.Instance(), "web-1-"), l.Instance())
-	assert.NotEqual(t, l.Instance(), other.Instance())
-	_, err := wllock.New("test", b, wllock.WithInstance("web 1"))
-	require.ErrorContains(t, err, `WithInstance("web 1"): want 1 to 63 letters`)
-}
-
-// A refused caller learns in which tier, and which Locker has the lock: another one's, or this one's.
-func TestRefusedLearnsTheHolder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t)
+	// In which tier, whether its time or its context has ended, and which Locker has the lock: another one, or this one.
+	scene(t, "who is refused learns why, and the holder", func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
 		other := lockerOn(t, b, wllock.WithInstance("other"))
 		defer hold(t, l, "n", "near")()
 		defer hold(t, other, "n", "far")()
+		why := errors.New("shop closes")
+		canceled, stop := context.WithCancelCause(t.Context())
+		stop(why)
 		for key, holder := range map[string]*wllock.Locker{"near": l, "far": other} {
 			tier := wllock.TierDistributed
 			if holder == l {
@@ -160,8 +77,14 @@ func TestRefusedLearnsTheHolder(t *testing.T) {
 			require.Zero(t, e.Waited)
 			late := refusal(t, l.Do(t.Context(), "n", key, never(t), wllock.WithWait(ttl)), wllock.ErrWaitTimeout, tier)
 			require.Equal(t, wllock.ErrWaitTimeout, late.Err)
+			require.ErrorIs(t, late, context.DeadlineExceeded)
+			require.Equal(t, ttl, late.Waited)
+			require.Equal(t, ttl, map[wllock.Tier]time.Duration{wllock.TierLocal: late.LocalWait, wllock.TierDistributed: late.DistributedWait}[tier])
 			own := refusal(t, l.Do(within(t, ttl), "n", key, never(t)), context.DeadlineExceeded, tier)
 			require.Equal(t, context.DeadlineExceeded, own.Err)
+			err := l.Do(canceled, "n", key, never(t))
+			require.ErrorIs(t, err, context.Canceled)
+			require.ErrorIs(t, err, why)
 			for _, e := range []*wllock.Error{e, late, own} {
 				require.Equal(t, holder.Instance(), e.Holder)
 				require.Equal(t, "test:n:"+key, e.Key)
@@ -174,13 +97,9 @@ func TestRefusedLearnsTheHolder(t *testing.T) {
 		require.Positive(t, e.RetryAfter)
 		require.EqualValues(t, 1, l.Stats().Names["n"].Shed)
 	})
-}
 
-// Callers behind the head of the line learn what the head knows.
-func TestWaiterBehindTheHeadLearnsTheHolder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t)
-		other := lockerOn(t, b)
+	// Callers behind the head of the line learn what the head knows.
+	pair(t, "who waits behind the head learns the holder", func(t *testing.T, l, other *wllock.Locker, _ *memlock.Backend) {
 		far, head := comes(t, other), comes(t, l)
 		e := refusal(t, l.Do(t.Context(), "n", "k", never(t), wllock.WithWait(ttl)), wllock.ErrWaitTimeout, wllock.TierLocal)
 		require.Equal(t, other.Instance(), e.Holder)
@@ -188,23 +107,49 @@ func TestWaiterBehindTheHeadLearnsTheHolder(t *testing.T) {
 		require.Equal(t, other.Instance(), other.Locks(1)[0].Holder)
 		leaves(far, head)
 	})
+
+	// With the backend's error beside it.
+	bubble(t, "whatever error a backend returns is ErrUnavailable", func(t *testing.T) {
+		odd := errors.New("odd")
+		l := lockerOn(t, asking(nil, func(context.Context, *distributed.Request) error { return odd }))
+		err := l.Do(t.Context(), "n", "k", never(t))
+		refusal(t, err, wllock.ErrUnavailable, wllock.TierDistributed)
+		require.ErrorIs(t, err, odd)
+	})
 }
 
-func TestLockerInspects(t *testing.T) {
-	l, b := newLocker(t)
-	defer hold(t, l, "n", "k")()
-	found, err := lockerOn(t, b).Inspect(t.Context(), "n", "k")
-	require.NoError(t, err)
-	require.Equal(t, l.Instance(), found.Holder())
-	_, err = l.Inspect(t.Context(), "n", "")
-	require.ErrorIs(t, err, wllock.ErrInvalidKey)
-	_, err = lockerOn(t, struct{ distributed.Backend }{b}).Inspect(t.Context(), "n", "k")
-	require.ErrorIs(t, err, errors.ErrUnsupported)
+func TestErrorPrintsKeysQuotedAndCut(t *testing.T) {
+	e := &wllock.Error{Op: "acquire", Key: "a\n\"" + strings.Repeat("ü", 100), Tier: wllock.TierLocal, Err: wllock.ErrHeld}
+	for _, s := range []string{e.Error(), fmt.Sprintf("%v", e), e.LogValue().String()} {
+		require.NotContains(t, s, "\n")
+		require.Contains(t, s, `a\n\"`)
+		require.NotContains(t, s, strings.Repeat("ü", 32))
+		require.NotContains(t, s, "\ufffd")
+	}
 }
 
-// Each line names the Locker, those of the outage policy, too.
-func TestLogLinesNameTheInstance(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+func TestWhatALockerShows(t *testing.T) {
+	scene(t, "instances of Lockers differ", func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
+		other := lockerOn(t, b, wllock.WithInstance("web-1"))
+		assert.True(t, strings.HasPrefix(l.Instance(), "web-1-"), l.Instance())
+		assert.NotEqual(t, l.Instance(), other.Instance())
+		_, err := wllock.New("test", b, wllock.WithInstance("web 1"))
+		require.ErrorContains(t, err, `WithInstance("web 1"): want 1 to 63 letters`)
+	}, wllock.WithInstance("web-1"))
+
+	scene(t, "Inspect", func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
+		defer hold(t, l, "n", "k")()
+		found, err := lockerOn(t, b).Inspect(t.Context(), "n", "k")
+		require.NoError(t, err)
+		require.Equal(t, l.Instance(), found.Holder())
+		_, err = l.Inspect(t.Context(), "n", "")
+		require.ErrorIs(t, err, wllock.ErrInvalidKey)
+		_, err = lockerOn(t, struct{ distributed.Backend }{b}).Inspect(t.Context(), "n", "k")
+		require.ErrorIs(t, err, errors.ErrUnsupported)
+	})
+
+	// Each line names the Locker, those of the outage policy, too.
+	bubble(t, "log lines name the instance", func(t *testing.T) {
 		var out bytes.Buffer
 		b := memlock.New()
 		defer b.Close()
@@ -221,6 +166,29 @@ func TestLogLinesNameTheInstance(t *testing.T) {
 			require.Contains(t, line, "instance="+l.Instance())
 		}
 	})
+
+	scene(t, "Locks reports holders and waiters", func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
+		near, far := hold(t, l, "n", "near"), hold(t, lockerOn(t, b), "n", "far")
+		var waiting []<-chan error
+		for _, key := range []string{"near", "near", "far"} {
+			waiting = append(waiting, started(l, keys(key), nothing))
+		}
+		time.Sleep(ttl / 10)
+		all := l.Locks(10)
+		require.Len(t, all, 2)
+		held, wanted := all[0], all[1]
+		require.Equal(t, []any{"test:n:near", 2, 1, 1, ttl / 10}, []any{held.Key, held.Waiting, held.Holders, held.Turns, held.HeldFor})
+		require.Positive(t, held.Fence)
+		require.Equal(t, []any{"test:n:far", true, 0, time.Time{}}, []any{wanted.Key, wanted.AtBackend, wanted.Holders, wanted.Until})
+		require.Len(t, l.Locks(1), 1)
+		near()
+		far()
+		for _, served := range waiting {
+			require.NoError(t, <-served)
+		}
+		synctest.Wait()
+		require.Empty(t, l.Locks(10))
+	})
 }
 
 // breaks ends the lease of a lock by force.
@@ -235,7 +203,7 @@ func breaks(t *testing.T, l *wllock.Locker, b *memlock.Backend, key string) {
 // A lease that is ended by force ends the context of its function, which is told by whom and why: in its error and in the log.
 func TestTheHolderIsToldWhoBrokeItsLock(t *testing.T) {
 	for name, opts := range map[string][]wllock.CallOption{
-		"exclusive": nil, "shared": {wllock.Shared()}, "permit": {wllock.Permits(2)}, "permit alone": {wllock.Permits(2)},
+		"exclusive": nil, "shared": {wllock.Shared()}, "permit": {two}, "permit alone": {two},
 	} {
 		bubble(t, name, func(t *testing.T) {
 			var out bytes.Buffer
@@ -267,18 +235,17 @@ func TestTheHolderIsToldWhoBrokeItsLock(t *testing.T) {
 // Who releases is told as well: whether it has not looked at its context, or only the backend knew.
 func TestAReleaseTellsWhoBrokeTheLock(t *testing.T) {
 	for _, noticed := range []bool{true, false} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble(t, fmt.Sprint("noticed: ", noticed), func(t *testing.T) {
 			b := memlock.New()
 			l := lockerOn(t, b)
 			if !noticed {
 				l = lockerOn(t, deaf(b))
 			}
-			k, err := l.Acquire(t.Context(), "n", "k")
-			require.NoError(t, err)
+			k := acquire(t, l, "k")
 			breaks(t, l, b, "k")
 			synctest.Wait()
 			require.Equal(t, noticed, k.Context().Err() != nil)
-			err = k.Release(t.Context())
+			err := k.Release(t.Context())
 			require.ErrorIs(t, err, wllock.ErrLeaseLost)
 			require.Equal(t, "ops", asError(t, err).Broken.By)
 			require.Equal(t, "ops", asError(t, k.Release(t.Context())).Broken.By)
@@ -286,22 +253,19 @@ func TestAReleaseTellsWhoBrokeTheLock(t *testing.T) {
 	}
 }
 
-// A lock that is lost otherwise is not said to have been broken because it was once.
-func TestAnEarlierBreakIsNotBlamed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t)
+func TestInquiries(t *testing.T) {
+	// A lock that is lost otherwise is not said to have been broken because it was once.
+	scene(t, "an earlier Break is not blamed", func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
 		err := l.Do(t.Context(), "n", "k", func(ctx context.Context) error { breaks(t, l, b, "k"); <-ctx.Done(); return nil })
 		require.NotNil(t, asError(t, err).Broken)
-		err = l.Do(t.Context(), "n", "k", func(ctx context.Context) error { b.Expire("test:n:k"); <-ctx.Done(); return nil })
+		err = l.Do(t.Context(), "n", "k", losing(b, "k"))
 		require.ErrorIs(t, err, wllock.ErrLeaseLost)
 		require.Nil(t, asError(t, err).Broken)
 	})
-}
 
-// When many locks are lost at once the backend is asked about one, and nobody waits long for the answer.
-func TestManyLossesAreOneInquiry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := &counting{Backend: memlock.New(), wait: make(chan struct{})}
+	// When many locks are lost at once the backend is asked about one, and nobody waits long for the answer.
+	bubble(t, "many losses are one inquiry", func(t *testing.T) {
+		b := &counting{Backend: memlock.New()}
 		l := lockerOn(t, b)
 		var callers sync.WaitGroup
 		const most = 100
@@ -318,36 +282,5 @@ func TestManyLossesAreOneInquiry(t *testing.T) {
 		callers.Wait()
 		require.EqualValues(t, 1, b.inspections.Load())
 		require.NoError(t, errors.Join(l.Close(t.Context()), b.Close()))
-	})
-}
-
-func TestLocksReportsHoldersAndWaiters(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t)
-		near, far := hold(t, l, "n", "near"), hold(t, lockerOn(t, b), "n", "far")
-		var waiting []<-chan error
-		for _, key := range []string{"near", "near", "far"} {
-			waiting = append(waiting, started(l, keys(key), nothing))
-		}
-		time.Sleep(ttl / 10)
-		all := l.Locks(10)
-		require.Len(t, all, 2)
-		held, wanted := all[0], all[1]
-		require.Equal(t, "test:n:near", held.Key)
-		require.Equal(t, []int{2, 1, 1}, []int{held.Waiting, held.Holders, held.Turns})
-		require.Equal(t, ttl/10, held.HeldFor)
-		require.Positive(t, held.Fence)
-		require.Equal(t, "test:n:far", wanted.Key)
-		require.True(t, wanted.AtBackend)
-		require.Zero(t, wanted.Holders)
-		require.Zero(t, wanted.Until)
-		require.Len(t, l.Locks(1), 1)
-		near()
-		far()
-		for _, served := range waiting {
-			require.NoError(t, <-served)
-		}
-		synctest.Wait()
-		require.Empty(t, l.Locks(10))
 	})
 }

@@ -3,7 +3,9 @@ package behavior
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -17,13 +19,53 @@ import (
 	"github.com/wllock/wllock/internal/heldkey"
 )
 
-func TestTheFunctionsErrorIsReturnedUnchanged(t *testing.T) {
-	l, _ := newLocker(t)
-	own := errors.New("out of stock")
-	fallback := wllock.WithFallback(func(context.Context, error) error { t.Error("fallback was run"); return nil })
-	for _, all := range [][]wllock.Resource{keys("a"), keys("a", "b")} {
-		require.Same(t, own, do(t.Context(), l, all, func(context.Context) error { return own }, fallback))
-	}
+func TestGuards(t *testing.T) {
+	scene(t, "the function's error is returned unchanged", func(t *testing.T, l *wllock.Locker, _ *memlock.Backend) {
+		own := errors.New("out of stock")
+		fallback := wllock.WithFallback(func(context.Context, error) error { t.Error("fallback was run"); return nil })
+		for _, all := range [][]wllock.Resource{keys("a"), keys("a", "b")} {
+			require.Same(t, own, do(t.Context(), l, all, func(context.Context) error { return own }, fallback))
+		}
+	})
+
+	// The Java original ran the fallback while it still held the local turn.
+	pair(t, "the fallback holds nothing", func(t *testing.T, l, other *wllock.Locker, _ *memlock.Backend) {
+		release := hold(t, other, "n", "k")
+		answer := errors.New("sold out, try later")
+		err := l.Do(t.Context(), "n", "k", never(t), wllock.NoWait(),
+			wllock.WithFallback(func(ctx context.Context, reason error) error {
+				require.ErrorIs(t, reason, wllock.ErrHeld)
+				release()
+				require.NoError(t, l.Do(ctx, "n", "k", nothing, wllock.NoWait()), "the local turn is free, too")
+				return answer
+			}))
+		require.Same(t, answer, err)
+	})
+
+	scene(t, "panic and Goexit release both tiers", func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
+		for _, all := range [][]wllock.Resource{keys("a"), keys("a", "b", "c")} {
+			require.PanicsWithValue(t, "boom", func() { _ = do(t.Context(), l, all, func(context.Context) error { panic("boom") }) })
+			free(t, l, b, "a", "b", "c")
+			var exits sync.WaitGroup
+			exits.Go(func() { _ = do(t.Context(), l, all, func(context.Context) error { runtime.Goexit(); return nil }) })
+			exits.Wait()
+			free(t, l, b, "a", "b", "c")
+		}
+	})
+
+	bubble(t, "a panic of the backend releases what was acquired", func(t *testing.T) {
+		b, broken := memlock.New(), true
+		l := lockerOn(t, asking(b, func(_ context.Context, r *distributed.Request) error {
+			if broken && r.Key == "test:n:c" {
+				panic("backend")
+			}
+			return nil
+		}))
+		require.PanicsWithValue(t, "backend", func() { _ = l.Do(t.Context(), "n", "c", never(t)) })
+		require.PanicsWithValue(t, "backend", func() { _ = l.DoAll(t.Context(), keys("a", "b", "c"), never(t)) })
+		broken = false
+		free(t, l, b, "a", "b", "c")
+	})
 }
 
 // The Java original lost the results of guarded functions.
@@ -41,28 +83,27 @@ func TestResultsOfGuardedFunctions(t *testing.T) {
 		require.ErrorIs(t, err, wllock.ErrQueueFull)
 		return "try later: " + key, nil
 	}
-	calls := map[string]func(context.Context, string) (string, error){
-		"Call": func(ctx context.Context, key string) (string, error) {
+	calls := map[string]struct {
+		call func(context.Context, string) (string, error)
+		busy string // the result while the lock is held
+		err  error
+	}{
+		"Call": {func(ctx context.Context, key string) (string, error) {
 			return wllock.Call(ctx, l, "n", key, func(ctx context.Context) (string, error) { return work(ctx, key) })
-		},
-		"Wrap":   wllock.Wrap(l, "n", id, work),
-		"WrapOr": wllock.WrapOr(l, "n", id, work, otherwise),
+		}, "", wllock.ErrQueueFull},
+		"Wrap":   {wllock.Wrap(l, "n", id, work), "", wllock.ErrQueueFull},
+		"WrapOr": {wllock.WrapOr(l, "n", id, work, otherwise), "try later: k", nil},
 	}
-	for name, call := range calls {
-		got, err := call(t.Context(), "k")
+	for name, c := range calls {
+		got, err := c.call(t.Context(), "k")
 		require.NoError(t, err, name)
 		require.Equal(t, "test:n:k", got, name)
 	}
 	defer hold(t, l, "n", "k")()
-	for name, call := range calls {
-		got, err := call(t.Context(), "k")
-		if name == "WrapOr" {
-			require.NoError(t, err)
-			require.Equal(t, "try later: k", got)
-		} else {
-			require.ErrorIs(t, err, wllock.ErrQueueFull, name)
-			require.Empty(t, got)
-		}
+	for name, c := range calls {
+		got, err := c.call(t.Context(), "k")
+		require.ErrorIs(t, err, c.err, name)
+		require.Equal(t, c.busy, got, name)
 	}
 }
 
@@ -95,79 +136,103 @@ func TestGuardExcludes(t *testing.T) {
 	require.Equal(t, 2000, n)
 }
 
-// The Java original ran the fallback while it still held the local turn.
-func TestFallbackHoldsNothing(t *testing.T) {
-	l, b := newLocker(t)
-	other := lockerOn(t, b)
-	release := hold(t, other, "n", "k")
-	answer := errors.New("sold out, try later")
-	err := l.Do(t.Context(), "n", "k", never(t), wllock.NoWait(),
-		wllock.WithFallback(func(ctx context.Context, reason error) error {
-			require.ErrorIs(t, reason, wllock.ErrHeld)
-			release()
-			require.NoError(t, l.Do(ctx, "n", "k", nothing, wllock.NoWait()), "the local turn is free, too")
-			return answer
-		}))
-	require.Same(t, answer, err)
-}
-
-func TestPanicAndGoexitReleaseBothTiers(t *testing.T) {
-	l, b := newLocker(t)
-	for _, all := range [][]wllock.Resource{keys("a"), keys("a", "b", "c")} {
-		require.PanicsWithValue(t, "boom", func() { _ = do(t.Context(), l, all, func(context.Context) error { panic("boom") }) })
-		free(t, l, b, "a", "b", "c")
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			_ = do(t.Context(), l, all, func(context.Context) error { runtime.Goexit(); return nil })
-		}()
-		<-done
-		free(t, l, b, "a", "b", "c")
-	}
-}
-
-// The Java original's nested guards blocked themselves and then freed the outer lock.
-func TestGuardsAreReentrantAtAnyDepth(t *testing.T) {
-	l, _ := newLocker(t, wllock.WithThreshold(0))
-	var fences []uint64
-	var down func(depth int) wllock.Func
-	down = func(depth int) wllock.Func {
-		return func(ctx context.Context) error {
-			fences = append(fences, heldIn(ctx).Fence())
-			if depth == 0 {
+func TestNestedGuards(t *testing.T) {
+	// The Java original's nested guards blocked themselves and then freed the outer lock.
+	scene(t, "they are reentrant at any depth", func(t *testing.T, l *wllock.Locker, _ *memlock.Backend) {
+		var fences []uint64
+		var down func(depth int) wllock.Func
+		down = func(depth int) wllock.Func {
+			return func(ctx context.Context) error {
+				fences = append(fences, heldIn(ctx).Fence())
+				if depth == 0 {
+					return nil
+				}
+				require.NoError(t, l.Do(ctx, "n", "k", down(depth-1)))
+				require.ErrorIs(t, l.Do(t.Context(), "n", "k", never(t)), wllock.ErrQueueFull, "the outer lock is still held")
 				return nil
 			}
-			require.NoError(t, l.Do(ctx, "n", "k", down(depth-1)))
-			require.ErrorIs(t, l.Do(t.Context(), "n", "k", never(t)), wllock.ErrQueueFull, "the outer lock is still held")
-			return nil
 		}
-	}
-	require.NoError(t, l.Do(t.Context(), "n", "k", down(3)))
-	require.Len(t, fences, 4)
-	for _, f := range fences {
-		require.Equal(t, fences[0], f)
-	}
-}
+		require.NoError(t, l.Do(t.Context(), "n", "k", down(3)))
+		require.Equal(t, slices.Repeat(fences[:1], 4), fences)
+	}, wllock.WithThreshold(0))
 
-func TestNestedGuardBehindAnotherLockIsTheInnermost(t *testing.T) {
-	l, _ := newLocker(t)
-	at := func(ctx context.Context) string {
-		return heldIn(ctx).Key()
-	}
-	require.NoError(t, l.Do(t.Context(), "n", "a", func(ctx context.Context) error {
-		return l.Do(ctx, "n", "b", func(ctx context.Context) error {
-			require.Equal(t, "test:n:b", at(ctx))
-			return l.Do(ctx, "n", "a", func(ctx context.Context) error {
-				require.Equal(t, "test:n:a", at(ctx))
-				b, ok := wllock.HeldKey(ctx, "n", "b")
-				require.True(t, ok)
-				require.Equal(t, "test:n:b", b.Key())
-				_, ok = wllock.HeldKey(ctx, "n", "c")
-				require.False(t, ok)
-				return nil
+	scene(t, "one behind another lock is the innermost", func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
+		require.NoError(t, l.Do(t.Context(), "n", "a", func(ctx context.Context) error {
+			return l.Do(ctx, "n", "b", func(ctx context.Context) error {
+				require.Equal(t, "test:n:b", heldIn(ctx).Key())
+				return l.Do(ctx, "n", "a", func(ctx context.Context) error {
+					require.Equal(t, "test:n:a", heldIn(ctx).Key())
+					b, ok := wllock.HeldKey(ctx, "n", "b")
+					require.True(t, ok)
+					require.Equal(t, "test:n:b", b.Key())
+					_, ok = wllock.HeldKey(ctx, "n", "c")
+					require.False(t, ok)
+					return nil
+				})
 			})
-		})
-	}))
+		}))
+	})
+
+	// A framework uses the context again for other requests. Whoever asks with it for a lock that it names is refused, also from inside
+	// another lock, and has all other locks.
+	scene(t, "a context that is used again carries no lock", func(t *testing.T, l *wllock.Locker, _ *memlock.Backend) {
+		var later context.Context
+		require.NoError(t, l.DoAll(t.Context(), keys("a", "b"), func(ctx context.Context) error {
+			later = lent{t.Context(), ctx}
+			_, ok := wllock.HeldFrom(later)
+			require.False(t, ok)
+			_, ok = wllock.HeldKey(later, "n", "a")
+			require.False(t, ok)
+			for _, key := range []string{"a", "b"} {
+				require.ErrorContains(t, l.Do(later, "n", key, never(t)), "pass on the context of the request")
+				require.ErrorContains(t, l.DoAll(later, keys(key, "c"), never(t)), "pass on the context of the request")
+			}
+			return l.Do(later, "n", "c", func(ctx context.Context) error {
+				require.ErrorContains(t, l.Do(ctx, "n", "a", never(t)), "pass on the context of the request")
+				return l.Do(ctx, "n", "c", nothing)
+			})
+		}))
+		require.NoError(t, l.Do(later, "n", "a", nothing), "it was released")
+	})
+
+	scene(t, "one pins the hold past its outer function", func(t *testing.T, l *wllock.Locker, _ *memlock.Backend) {
+		finish, inner := make(chan struct{}), make(chan error)
+		require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+			go func() { inner <- l.Do(ctx, "n", "k", func(context.Context) error { <-finish; return nil }) }()
+			synctest.Wait()
+			return nil
+		})) // the outer Do has returned
+		require.ErrorIs(t, l.Do(t.Context(), "n", "k", never(t), wllock.NoWait()), wllock.ErrHeld)
+		close(finish)
+		require.NoError(t, <-inner)
+		require.NoError(t, l.Do(t.Context(), "n", "k", nothing, wllock.NoWait()))
+	})
+
+	scene(t, "a nested Acquire is part of the hold", func(t *testing.T, l *wllock.Locker, _ *memlock.Backend) {
+		require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+			k, err := l.Acquire(ctx, "n", "k", wllock.NoWait())
+			require.NoError(t, err)
+			h, _ := wllock.HeldFrom(ctx)
+			require.Equal(t, h.Fence(), k.Fence())
+			require.NoError(t, k.Release(ctx))
+			return h.Err()
+		}))
+		require.NoError(t, l.Do(t.Context(), "n", "k", nothing, wllock.NoWait()))
+	})
+
+	scene(t, "a context inside another hold's ends with that", func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
+		lostAfter(t, l.DoAll(t.Context(), keys("a", "b"), func(ctx context.Context) error {
+			return l.Do(context.WithValue(ctx, valueKey{}, 1), "n", "c", func(ctx context.Context) error {
+				return l.DoAll(ctx, keys("b", "d"), func(ctx context.Context) error {
+					_ = ctx.Done()
+					loses(ctx, b, "a")
+					require.ErrorIs(t, ctx.Err(), context.Canceled)
+					require.ErrorIs(t, context.Cause(ctx), wllock.ErrLeaseLost)
+					return nil
+				})
+			})
+		}))
+	})
 }
 
 // lent is the context of a framework while a request with a lock has it.
@@ -183,49 +248,9 @@ func (l lent) Value(key any) any {
 	return l.Context.Value(key)
 }
 
-// A context that its framework uses again for other requests carries no lock. Whoever asks with it for a lock that it names is refused, also from
-// inside another lock, and has all other locks.
-func TestContextThatIsUsedAgainCarriesNoLock(t *testing.T) {
-	l, _ := newLocker(t)
-	var later context.Context
-	require.NoError(t, l.DoAll(t.Context(), keys("a", "b"), func(ctx context.Context) error {
-		later = lent{t.Context(), ctx}
-		_, ok := wllock.HeldFrom(later)
-		require.False(t, ok)
-		_, ok = wllock.HeldKey(later, "n", "a")
-		require.False(t, ok)
-		for _, key := range []string{"a", "b"} {
-			require.ErrorContains(t, l.Do(later, "n", key, never(t)), "pass on the context of the request")
-			require.ErrorContains(t, l.DoAll(later, keys(key, "c"), never(t)), "pass on the context of the request")
-		}
-		return l.Do(later, "n", "c", func(ctx context.Context) error {
-			require.ErrorContains(t, l.Do(ctx, "n", "a", never(t)), "pass on the context of the request")
-			return l.Do(ctx, "n", "c", func(context.Context) error { return nil })
-		})
-	}))
-	require.NoError(t, l.Do(later, "n", "a", func(context.Context) error { return nil }), "it was released")
-}
-
-func TestNestedGuardPinsTheHoldPastItsOuterFunction(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, _ := newLocker(t)
-		finish, inner := make(chan struct{}), make(chan error)
-		require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
-			go func() { inner <- l.Do(ctx, "n", "k", func(context.Context) error { <-finish; return nil }) }()
-			synctest.Wait()
-			return nil
-		})) // the outer Do has returned
-		require.ErrorIs(t, l.Do(t.Context(), "n", "k", never(t), wllock.NoWait()), wllock.ErrHeld)
-		close(finish)
-		require.NoError(t, <-inner)
-		require.NoError(t, l.Do(t.Context(), "n", "k", nothing, wllock.NoWait()))
-	})
-}
-
 func TestContextThatOutlivedItsHoldAcquiresLikeAnyOther(t *testing.T) {
 	for _, used := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			l, b := newLocker(t)
+		scene(t, fmt.Sprint("used: ", used), func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
 			parent, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			var late, derived context.Context
@@ -242,8 +267,7 @@ func TestContextThatOutlivedItsHoldAcquiresLikeAnyOther(t *testing.T) {
 				}
 				return nil
 			}))
-			other := lockerOn(t, b)
-			release := hold(t, other, "n", "k")
+			release := hold(t, lockerOn(t, b), "n", "k")
 			for _, ctx := range []context.Context{late, derived} {
 				require.NoError(t, ctx.Err())
 				require.ErrorIs(t, l.Do(ctx, "n", "k", never(t), wllock.NoWait()), wllock.ErrHeld)
@@ -261,23 +285,9 @@ func TestContextThatOutlivedItsHoldAcquiresLikeAnyOther(t *testing.T) {
 	}
 }
 
-func TestSharedInsideExclusiveIsFineTheOtherWayRoundIsErrUpgrade(t *testing.T) {
-	l, _ := newLocker(t)
-	require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
-		return l.Do(ctx, "n", "k", func(ctx context.Context) error {
-			return l.Do(ctx, "n", "k", nothing) // of the same exclusive hold
-		}, wllock.Shared())
-	}))
-	require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
-		refusal(t, l.Do(ctx, "n", "k", never(t)), wllock.ErrUpgrade, wllock.TierLocal)
-		return l.Do(ctx, "n", "k", nothing, wllock.Shared())
-	}, wllock.Shared()))
-}
-
-// TestWaitForFellowSharersIsLocal: the wait of a sharer that came too late for a running lease, refused and admitted.
-func TestWaitForFellowSharersIsLocal(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t, wllock.WithMaxHandoffs(0))
+func TestAcquire(t *testing.T) {
+	// A sharer came too late for a running lease, and is refused, and then admitted.
+	scene(t, "the wait for fellow sharers is local", func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
 		other := lockerOn(t, b)
 		release := hold(t, l, "n", "k", wllock.Shared())
 		go func() { _ = other.Do(context.Background(), "n", "k", nothing) }() // the lease is contended
@@ -289,66 +299,51 @@ func TestWaitForFellowSharersIsLocal(t *testing.T) {
 		require.Equal(t, took, asError(t, err).LocalWait)
 
 		time.AfterFunc(ttl, release)
-		k, err := l.Acquire(t.Context(), "n", "k", wllock.Shared())
-		require.NoError(t, err)
+		k := acquire(t, l, "k", wllock.Shared())
 		require.NoError(t, k.Release(t.Context()))
 		require.Equal(t, ttl, k.LocalWait())
-	})
-}
+	}, wllock.WithMaxHandoffs(0))
 
-func TestPanicOfTheBackendReleasesWhatWasAcquired(t *testing.T) {
-	b, broken := memlock.New(), true
-	l := lockerOn(t, entering{b, func(ctx context.Context, r distributed.Request) (distributed.Lease, distributed.Place, error) {
-		if broken && r.Key == "test:n:c" {
-			panic("backend")
-		}
-		return b.Enter(ctx, r)
-	}})
-	require.PanicsWithValue(t, "backend", func() { _ = l.Do(t.Context(), "n", "c", never(t)) })
-	require.PanicsWithValue(t, "backend", func() { _ = l.DoAll(t.Context(), keys("a", "b", "c"), never(t)) })
-	broken = false
-	free(t, l, b, "a", "b", "c")
-}
-
-func TestAcquireHoldsUntilReleased(t *testing.T) {
-	l, b := newLocker(t)
-	other := lockerOn(t, b)
-	k, err := l.Acquire(t.Context(), "n", "k")
-	require.NoError(t, err)
-	h, ok := wllock.HeldFrom(k.Context())
-	require.True(t, ok)
-	require.Equal(t, k.Fence(), h.Fence())
-	require.NoError(t, k.Err())
-	require.ErrorIs(t, other.Do(t.Context(), "n", "k", never(t), wllock.NoWait()), wllock.ErrHeld)
-	require.NoError(t, k.Release(t.Context()))
-	require.ErrorIs(t, k.Err(), wllock.ErrLeaseLost, "it is no longer held")
-	release := hold(t, other, "n", "k", wllock.NoWait()) // the backend has answered
-	release()
-	defer hold(t, l, "n", "k")()
-	require.NoError(t, k.Release(t.Context()), "again does nothing")
-	require.ErrorIs(t, l.Do(t.Context(), "n", "k", never(t), wllock.NoWait()), wllock.ErrHeld)
-}
-
-func TestReleaseOfALostLock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t)
-		k, err := l.Acquire(t.Context(), "n", "k")
-		require.NoError(t, err)
-		b.Expire("test:n:k")
-		<-k.Context().Done()
-		require.ErrorIs(t, context.Cause(k.Context()), wllock.ErrLeaseLost)
+	pair(t, "it holds until it is released", func(t *testing.T, l, other *wllock.Locker, _ *memlock.Backend) {
+		k := acquire(t, l, "k")
+		h, ok := wllock.HeldFrom(k.Context())
+		require.True(t, ok)
+		require.Equal(t, k.Fence(), h.Fence())
+		require.NoError(t, k.Err())
+		require.ErrorIs(t, other.Do(t.Context(), "n", "k", never(t), wllock.NoWait()), wllock.ErrHeld)
+		require.NoError(t, k.Release(t.Context()))
+		require.ErrorIs(t, k.Err(), wllock.ErrLeaseLost, "it is no longer held")
+		hold(t, other, "n", "k", wllock.NoWait())() // the backend has answered
 		defer hold(t, l, "n", "k")()
-		lostAfter(t, k.Release(t.Context()))
-		lostAfter(t, k.Release(t.Context()))
+		require.NoError(t, k.Release(t.Context()), "again does nothing")
 		require.ErrorIs(t, l.Do(t.Context(), "n", "k", never(t), wllock.NoWait()), wllock.ErrHeld)
 	})
-}
 
-func TestReleaseThatTheBackendDoesNotAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t)
-		k, err := l.Acquire(t.Context(), "n", "k")
-		require.NoError(t, err)
+	for who, noticed := range map[string]bool{"its holder": true, "only the backend": false} {
+		scene(t, "Release of a lost lock of which knows "+who, func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
+			k := acquire(t, l, "k")
+			b.Expire("test:n:k")
+			if noticed {
+				<-k.Context().Done()
+				require.ErrorIs(t, context.Cause(k.Context()), wllock.ErrLeaseLost)
+				defer hold(t, l, "n", "k")()
+			}
+			lostAfter(t, k.Release(t.Context()))
+			lostAfter(t, k.Release(t.Context()))
+			require.EqualValues(t, 1, l.Stats().Total.Lost)
+			held := errors.Is(l.Do(t.Context(), "n", "k", nothing, wllock.NoWait()), wllock.ErrHeld)
+			require.Equal(t, noticed, held, "by the next")
+		})
+	}
+
+	// Do is told by the answer, too, if it waits for that.
+	scene(t, "SyncRelease of a lost lock", func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
+		expires := func(context.Context) error { b.Expire("test:n:k"); return nil }
+		lostAfter(t, l.Do(t.Context(), "n", "k", expires, wllock.SyncRelease()))
+	})
+
+	scene(t, "Release that the backend does not answer", func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
+		k := acquire(t, l, "k")
 		b.Partition(true)
 		require.ErrorIs(t, k.Release(t.Context()), wllock.ErrUnavailable)
 		b.Partition(false)
@@ -357,19 +352,6 @@ func TestReleaseThatTheBackendDoesNotAnswer(t *testing.T) {
 			return other.Do(t.Context(), "n", "k", nothing) == nil
 		}, ttl, time.Millisecond)
 	})
-}
-
-func TestNestedAcquireIsPartOfTheHold(t *testing.T) {
-	l, _ := newLocker(t)
-	require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
-		k, err := l.Acquire(ctx, "n", "k", wllock.NoWait())
-		require.NoError(t, err)
-		h, _ := wllock.HeldFrom(ctx)
-		require.Equal(t, h.Fence(), k.Fence())
-		require.NoError(t, k.Release(ctx))
-		return h.Err()
-	}))
-	require.NoError(t, l.Do(t.Context(), "n", "k", nothing, wllock.NoWait()))
 }
 
 type valueKey struct{}
@@ -387,33 +369,14 @@ func TestContextInsideAnotherHoldsNeedsNoGoroutine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, _ := newLocker(t)
-			require.NoError(t, l.DoAll(t.Context(), keys("a", "b"), func(ctx context.Context) error {
+			inside(t, l, keys("a", "b"), func(ctx context.Context) {
 				before := runtime.NumGoroutine()
 				for range 500 {
 					require.NoError(t, inner(l, ctx))
 				}
 				require.Eventually(t, func() bool { return runtime.NumGoroutine() < before+100 }, time.Minute, time.Millisecond,
 					"they stay; those of contexts that have ended only take a moment")
-				return nil
-			}))
+			})
 		})
 	}
-}
-
-func TestContextInsideAnotherHoldsEndsWithThat(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t)
-		lostAfter(t, l.DoAll(t.Context(), keys("a", "b"), func(ctx context.Context) error {
-			return l.Do(context.WithValue(ctx, valueKey{}, 1), "n", "c", func(ctx context.Context) error {
-				return l.DoAll(ctx, keys("b", "d"), func(ctx context.Context) error {
-					_ = ctx.Done()
-					b.Expire("test:n:a")
-					<-ctx.Done()
-					require.ErrorIs(t, ctx.Err(), context.Canceled)
-					require.ErrorIs(t, context.Cause(ctx), wllock.ErrLeaseLost)
-					return nil
-				})
-			})
-		}))
-	})
 }

@@ -14,9 +14,8 @@ import (
 	"github.com/wllock/wllock/distributed/memlock"
 )
 
-func TestLeadReturnsWhatTheFunctionReturns(t *testing.T) { // rule N4
-	synctest.Test(t, func(t *testing.T) {
-		l, _ := newLocker(t)
+func TestLead(t *testing.T) { // rule N4
+	scene(t, "it returns what the function returns", func(t *testing.T, l *wllock.Locker, _ *memlock.Backend) {
 		own := errors.New("own")
 		for _, want := range []error{nil, own} {
 			begin := time.Now()
@@ -30,11 +29,8 @@ func TestLeadReturnsWhatTheFunctionReturns(t *testing.T) { // rule N4
 		require.Panics(t, func() { _ = l.Lead(t.Context(), "n", "k", func(context.Context) error { panic(own) }) })
 		require.NoError(t, l.Do(t.Context(), "n", "k", nothing, wllock.NoWait()), "a panic releases the lock")
 	})
-}
 
-func TestLeaderWhoseLockIsLostLeadsAgain(t *testing.T) { // rule N4
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t)
+	scene(t, "who loses the lock leads again", func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
 		own := errors.New("own")
 		var fences []uint64
 		var lost time.Time
@@ -47,8 +43,7 @@ func TestLeaderWhoseLockIsLostLeadsAgain(t *testing.T) { // rule N4
 				return own
 			}
 			time.Sleep(ttl)
-			b.Expire("test:n:k")
-			<-ctx.Done()
+			loses(ctx, b, "k")
 			require.ErrorIs(t, context.Cause(ctx), wllock.ErrLeaseLost)
 			lost = time.Now()
 			return []error{nil, own, ctx.Err()}[len(fences)-1] // whatever it is
@@ -56,34 +51,47 @@ func TestLeaderWhoseLockIsLostLeadsAgain(t *testing.T) { // rule N4
 		require.Equal(t, own, err, "of the term that was not lost")
 		require.IsIncreasing(t, fences)
 	})
-}
 
-func TestLeadEndsWithItsContext(t *testing.T) { // rule N4
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t)
-		release := hold(t, lockerOn(t, b), "n", "k", wllock.WithLockTimeMax(0))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
+	scene(t, "it ends with its context", func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
+		release := hold(t, lockerOn(t, b), "n", "k", forever)
 		begin := time.Now()
-		require.ErrorIs(t, l.Lead(ctx, "n", "k", never(t), wllock.WithWait(time.Second)), context.DeadlineExceeded, "waiting")
+		err := l.Lead(within(t, time.Hour), "n", "k", never(t), wllock.WithWait(time.Second))
+		require.ErrorIs(t, err, context.DeadlineExceeded, "waiting")
 		require.Equal(t, time.Hour, time.Since(begin))
 		release()
 
-		ctx, cancel = context.WithCancel(t.Context())
+		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Minute, cancel)
 		require.Equal(t, context.Canceled, l.Lead(ctx, "n", "k", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }))
 		require.ErrorIs(t, l.Lead(ctx, "n", "k", never(t)), context.Canceled)
 
 		ctx, cancel = context.WithCancel(t.Context())
-		err := l.Lead(ctx, "n", "k", func(ctx context.Context) error {
-			b.Expire("test:n:k")
-			<-ctx.Done()
+		err = l.Lead(ctx, "n", "k", func(ctx context.Context) error {
+			loses(ctx, b, "k")
 			cancel()
 			return nil
 		})
 		require.ErrorIs(t, err, context.Canceled)
 		require.ErrorIs(t, err, wllock.ErrLeaseLost, "what went wrong last")
 	})
+
+	scene(t, "it refuses at once", func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
+		require.ErrorIs(t, l.Lead(t.Context(), "n", "", never(t)), wllock.ErrInvalidKey)
+		require.ErrorContains(t, l.Lead(t.Context(), "n", "k", never(t), wllock.Shared()), "Lead with Shared")
+		require.ErrorContains(t, l.Lead(t.Context(), "n", "k", never(t), nil), "nil")
+		require.ErrorContains(t, l.Lead(t.Context(), "n", "k", nil), "function is nil")
+		require.ErrorContains(t, l.Lead(nil, "n", "k", never(t)), "context is nil") //lint:ignore SA1012 that is the test
+		inside(t, l, keys("k"), func(ctx context.Context) {
+			require.ErrorIs(t, l.Lead(ctx, "n", "k", never(t)), wllock.ErrUpgrade)
+		}, wllock.Shared())
+		inside(t, l, keys("k"), func(context.Context) {
+			require.ErrorIs(t, l.Lead(t.Context(), "n", "k", never(t)), wllock.ErrQueueFull)
+		})
+		require.NoError(t, b.Close())
+		require.ErrorIs(t, l.Lead(t.Context(), "n", "k", never(t)), wllock.ErrUnavailable, "closed for good")
+		require.NoError(t, l.Close(t.Context()))
+		require.ErrorIs(t, l.Lead(t.Context(), "n", "k", never(t)), wllock.ErrClosed)
+	}, wllock.WithThreshold(0))
 }
 
 func TestLeadWaitsForTheBackend(t *testing.T) { // rule N4
@@ -107,9 +115,8 @@ func TestLeadWaitsForTheBackend(t *testing.T) { // rule N4
 	}
 }
 
-func TestLeaderDoesNotGoOnWithoutALease(t *testing.T) { // rule N1
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t, wllock.WithOutage(wllock.LocalOnly))
+func TestLeaderWithoutALease(t *testing.T) { // rule N1
+	scene(t, "does not go on", func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
 		terms := 0
 		require.NoError(t, l.Lead(t.Context(), "n", "k", func(ctx context.Context) error {
 			if terms++; terms == 2 {
@@ -117,38 +124,12 @@ func TestLeaderDoesNotGoOnWithoutALease(t *testing.T) { // rule N1
 			}
 			b.Partition(true)
 			time.AfterFunc(10*ttl, func() { b.Partition(false) })
-			begin := time.Now()
-			<-ctx.Done()
-			require.LessOrEqual(t, time.Since(begin), ttl)
+			require.LessOrEqual(t, elapsed(func() { <-ctx.Done() }), ttl)
 			return nil
 		}))
-	})
-}
+	}, wllock.WithOutage(wllock.LocalOnly))
 
-func TestLeadRefusesAtOnce(t *testing.T) { // rule N4
-	l, b := newLocker(t, wllock.WithThreshold(0))
-	require.ErrorIs(t, l.Lead(t.Context(), "n", "", never(t)), wllock.ErrInvalidKey)
-	require.ErrorContains(t, l.Lead(t.Context(), "n", "k", never(t), wllock.Shared()), "Lead with Shared")
-	require.ErrorContains(t, l.Lead(t.Context(), "n", "k", never(t), nil), "nil")
-	require.ErrorContains(t, l.Lead(t.Context(), "n", "k", nil), "function is nil")
-	require.ErrorContains(t, l.Lead(nil, "n", "k", never(t)), "context is nil") //lint:ignore SA1012 that is the test
-	require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
-		require.ErrorIs(t, l.Lead(ctx, "n", "k", never(t)), wllock.ErrUpgrade)
-		return nil
-	}, wllock.Shared()))
-	require.NoError(t, l.Do(t.Context(), "n", "k", func(context.Context) error {
-		require.ErrorIs(t, l.Lead(t.Context(), "n", "k", never(t)), wllock.ErrQueueFull)
-		return nil
-	}))
-	require.NoError(t, b.Close())
-	require.ErrorIs(t, l.Lead(t.Context(), "n", "k", never(t)), wllock.ErrUnavailable, "closed for good")
-	require.NoError(t, l.Close(t.Context()))
-	require.ErrorIs(t, l.Lead(t.Context(), "n", "k", never(t)), wllock.ErrClosed)
-}
-
-func TestLeadInsideAHoldWithoutALeaseIsRefused(t *testing.T) { // rule N1
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t, wllock.WithOutage(wllock.LocalOnly))
+	scene(t, "is refused inside a hold", func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
 		b.Partition(true)
 		refused := 0
 		leads := func(ctx context.Context) error {
@@ -164,12 +145,9 @@ func TestLeadInsideAHoldWithoutALeaseIsRefused(t *testing.T) { // rule N1
 		require.NoError(t, l.Do(t.Context(), "n", "a", leads))
 		require.NoError(t, l.DoAll(t.Context(), keys("a", "b"), leads))
 		require.Equal(t, 2, refused)
-	})
-}
+	}, wllock.WithOutage(wllock.LocalOnly))
 
-func TestLeaderInsideAHoldIsDeposedWhenTheLeaseExpires(t *testing.T) { // rule N1
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t, wllock.WithOutage(wllock.LocalOnly))
+	scene(t, "is deposed inside a hold when the lease expires", func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
 		begin, terms := time.Now(), 0
 		lostAfter(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
 			err := l.Lead(ctx, "n", "k", func(ctx context.Context) error {
@@ -182,18 +160,15 @@ func TestLeaderInsideAHoldIsDeposedWhenTheLeaseExpires(t *testing.T) { // rule N
 			})
 			require.ErrorIs(t, err, wllock.ErrLeaseLost)
 			return nil
-		}, wllock.WithLockTimeMax(0)))
+		}, forever))
 		require.Equal(t, 1, terms)
 		b.Partition(false)
 		require.NoError(t, l.Lead(t.Context(), "n", "k", nothing))
-	})
-}
+	}, wllock.WithOutage(wllock.LocalOnly))
 
-func TestLeaseThatHasLedInsideAHoldServesNobodyFurther(t *testing.T) { // rule N1
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t, wllock.WithOutage(wllock.LocalOnly))
+	scene(t, "the lease that has led inside a hold serves nobody further", func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
 		next := make(chan error)
-		require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+		inside(t, l, keys("k"), func(ctx context.Context) {
 			require.NoError(t, l.Lead(ctx, "n", "k", nothing))
 			go func() {
 				next <- l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
@@ -203,52 +178,43 @@ func TestLeaseThatHasLedInsideAHoldServesNobodyFurther(t *testing.T) { // rule N
 					time.Sleep(2 * ttl)
 					require.True(t, held.Degraded(), "it goes on, as without a leader before it")
 					return nil
-				}, wllock.WithLockTimeMax(0))
+				}, forever)
 			}()
 			synctest.Wait()
-			return nil
-		}))
+		})
 		require.NoError(t, <-next)
 		b.Partition(false)
-	})
+	}, wllock.WithOutage(wllock.LocalOnly))
 }
 
-// What was lost is said once (rule T7), also to a leader inside the lost hold, and to calls that the loss keeps out.
+// What was lost is said once (rule T7), also to a leader inside the lost hold, and to calls that the loss keeps out: they have not run, but
+// the function around them has.
 func TestLossOfAHoldIsSaidOnceByWhatIsInside(t *testing.T) {
-	lead := func(fn wllock.Func) func(context.Context, *wllock.Locker, func()) error {
-		return func(ctx context.Context, l *wllock.Locker, lose func()) error {
-			return l.Lead(ctx, "n", "k", func(ctx context.Context) error {
-				lose()
-				<-ctx.Done()
-				return fn(ctx)
-			})
-		}
-	}
-	late := func(call func(context.Context, *wllock.Locker) error) func(context.Context, *wllock.Locker, func()) error {
-		return func(ctx context.Context, l *wllock.Locker, lose func()) error {
-			lose()
-			<-ctx.Done()
-			return call(ctx, l)
-		}
-	}
-	for name, inside := range map[string]func(context.Context, *wllock.Locker, func()) error{
-		"a leader":                 lead(func(ctx context.Context) error { return ctx.Err() }),
-		"that returns the cause":   lead(func(ctx context.Context) error { return context.Cause(ctx) }),
-		"that returns nothing":     lead(nothing),
-		"that returns its own":     lead(func(context.Context) error { return errors.New("its own") }),
-		"a leader that comes late": late(func(ctx context.Context, l *wllock.Locker) error { return l.Lead(ctx, "n", "k", never(t)) }),
-		"a call that comes late":   late(func(ctx context.Context, l *wllock.Locker) error { return l.Do(ctx, "n", "k", never(t)) }),
-		"several keys": late(func(ctx context.Context, l *wllock.Locker) error {
-			return l.DoAll(ctx, []wllock.Resource{{Name: "n", Key: "k"}, {Name: "n", Key: "z"}}, never(t))
-		}),
+	for name, c := range map[string]struct {
+		leads bool // the lock is lost inside of a leader
+		then  func(context.Context, *wllock.Locker) error
+	}{
+		"a leader":                 {true, func(ctx context.Context, _ *wllock.Locker) error { return ctx.Err() }},
+		"that returns the cause":   {true, func(ctx context.Context, _ *wllock.Locker) error { return context.Cause(ctx) }},
+		"that returns nothing":     {true, func(context.Context, *wllock.Locker) error { return nil }},
+		"that returns its own":     {true, func(context.Context, *wllock.Locker) error { return errors.New("its own") }},
+		"a leader that comes late": {false, func(ctx context.Context, l *wllock.Locker) error { return l.Lead(ctx, "n", "k", never(t)) }},
+		"a call that comes late":   {false, func(ctx context.Context, l *wllock.Locker) error { return l.Do(ctx, "n", "k", never(t)) }},
+		"several keys":             {false, func(ctx context.Context, l *wllock.Locker) error { return l.DoAll(ctx, keys("k", "z"), never(t)) }},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l, b := newLocker(t)
-				err := l.Do(t.Context(), "n", "k", func(ctx context.Context) error { return inside(ctx, l, func() { b.Expire("test:n:k") }) })
-				lostAfter(t, err)
-				require.Equal(t, 1, strings.Count(err.Error(), "lease lost"), "%v", err)
-			})
+		scene(t, name, func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
+			inner := func(ctx context.Context) error {
+				loses(ctx, b, "k")
+				return c.then(ctx, l)
+			}
+			outer := inner
+			if c.leads {
+				outer = func(ctx context.Context) error { return l.Lead(ctx, "n", "k", inner) }
+			}
+			err := l.Do(t.Context(), "n", "k", outer)
+			lostAfter(t, err)
+			require.ErrorContains(t, err, `hold "test:n:k": lease lost`)
+			require.Equal(t, 1, strings.Count(err.Error(), "lease lost"), "%v", err)
 		})
 	}
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/memlock"
-	"github.com/wllock/wllock/distributed/wrap"
 	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/wllocktest"
 )
@@ -36,9 +35,7 @@ func TestCloseSendsWaitersAwayAndLetsHoldersFinish(t *testing.T) {
 		for _, key := range []string{"near", "far", "far"} { // in the local queue; at the backend; behind that one
 			waiting = append(waiting, started(l, keys(key), never(t)))
 		}
-		begin := time.Now()
-		require.NoError(t, l.Close(t.Context()))
-		require.Equal(t, 3*ttl, time.Since(begin))
+		require.Equal(t, 3*ttl, elapsed(func() { require.NoError(t, l.Close(t.Context())) }))
 		require.NoError(t, <-held)
 		for _, refused := range waiting {
 			require.ErrorIs(t, <-refused, wllock.ErrClosed)
@@ -51,48 +48,55 @@ func TestCloseSendsWaitersAwayAndLetsHoldersFinish(t *testing.T) {
 	})
 }
 
-func TestCloseAbandonsTheLeaseOfAHolderThatStays(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t)
+func TestClose(t *testing.T) {
+	scene(t, "it abandons the lease of a holder that stays", func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
 		stay := make(chan struct{})
 		held := started(l, keys("k"), func(context.Context) error { <-stay; return nil })
 		require.ErrorIs(t, l.Close(ended(t)), context.Canceled)
-		begin := time.Now()
-		require.NoError(t, lockerOn(t, b).Do(t.Context(), "n", "k", nothing))
-		require.LessOrEqual(t, time.Since(begin), ttl)
+		require.LessOrEqual(t, freeAfter(t, lockerOn(t, b)), ttl)
 		close(stay)
 		lostAfter(t, <-held)
 	})
-}
 
-func TestCloseReleasesLingeringLeases(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t, wllock.WithLinger(time.Hour))
+	scene(t, "it releases lingering leases", func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
 		require.NoError(t, l.Do(t.Context(), "n", "k", nothing))
 		require.NoError(t, l.Close(t.Context()))
 		require.NoError(t, lockerOn(t, b).Do(t.Context(), "n", "k", nothing, wllock.NoWait()))
+	}, wllock.WithLinger(time.Hour))
+
+	bubble(t, "it closes only an owned backend", func(t *testing.T) {
+		b := memlock.New()
+		l, err := wllock.New("test", b)
+		require.NoError(t, err)
+		require.NoError(t, l.Close(t.Context()))
+		require.NoError(t, b.Ping(t.Context()))
+		l, err = wllock.New("test", b, wllock.WithOwnedBackend())
+		require.NoError(t, err)
+		require.NoError(t, l.Close(t.Context()))
+		require.Error(t, b.Ping(t.Context()))
 	})
-}
 
-func TestCloseClosesOnlyAnOwnedBackend(t *testing.T) {
-	b := memlock.New()
-	l, err := wllock.New("test", b)
-	require.NoError(t, err)
-	require.NoError(t, l.Close(t.Context()))
-	require.NoError(t, b.Ping(t.Context()))
-	l, err = wllock.New("test", b, wllock.WithOwnedBackend())
-	require.NoError(t, err)
-	require.NoError(t, l.Close(t.Context()))
-	require.Error(t, b.Ping(t.Context()))
-}
-
-func TestCloseWithNothingHeldSucceedsWhateverItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // where a busy machine makes no answer late
+	bubble(t, "with nothing held it succeeds whatever its context", func(t *testing.T) { // where a busy machine makes no answer late
 		for range 100 {
 			l, err := wllock.New("test", memlock.New())
 			require.NoError(t, err)
 			require.NoError(t, l.Close(ended(t)))
 		}
+	})
+
+	// Close keeps to its context also while the backend does not: that goes on closing by itself.
+	bubble(t, "it does not wait for a silent backend", func(t *testing.T) {
+		memory := memlock.New()
+		l, err := wllock.New("test", stuck{memory}, wllock.WithOwnedBackend())
+		require.NoError(t, err)
+		began := time.Now()
+		err = l.Close(within(t, 150*time.Millisecond))
+		require.Equal(t, 400*time.Millisecond, time.Since(began))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "the backend is still closing")
+		time.Sleep(4 * time.Second)
+		synctest.Wait()
+		require.ErrorIs(t, memory.Ping(t.Context()), distributed.ErrClosed)
 	})
 }
 
@@ -109,27 +113,9 @@ func (s stuck) Close() error {
 	return s.Backend.Close()
 }
 
-// Close keeps to its context also while the backend does not: that goes on closing by itself.
-func TestCloseDoesNotWaitForASilentBackend(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		memory := memlock.New()
-		l, err := wllock.New("test", stuck{memory}, wllock.WithOwnedBackend())
-		require.NoError(t, err)
-		ctx := within(t, 150*time.Millisecond)
-		began := time.Now()
-		err = l.Close(ctx)
-		require.Equal(t, 400*time.Millisecond, time.Since(began))
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorContains(t, err, "the backend is still closing")
-		time.Sleep(4 * time.Second)
-		synctest.Wait()
-		require.ErrorIs(t, memory.Ping(t.Context()), distributed.ErrClosed)
-	})
-}
-
-// A holder whose lease lingers gives it back when another instance is refused, and the next try has it.
-func TestNoWaitIsRefusedALingeringLeaseOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+func TestNoWaitAndLingeringLeases(t *testing.T) {
+	// A holder whose lease lingers gives it back when another instance is refused, and the next try has it.
+	bubble(t, "a caller is refused once", func(t *testing.T) {
 		var enters atomic.Int32
 		b := counted(memlock.New(), &enters)
 		a, other := lockerOn(t, b, wllock.WithLinger(10*time.Second)), lockerOn(t, b)
@@ -145,109 +131,22 @@ func TestNoWaitIsRefusedALingeringLeaseOnce(t *testing.T) {
 			time.Sleep(11 * time.Minute) // then the key lingers again
 		}
 	})
-}
 
-// untold is a backend that does not tell holders of those that were refused, as most.
-type untold struct{ distributed.Backend }
-
-func (b untold) Unwrap() distributed.Backend { return b.Backend }
-
-func (b untold) Enter(ctx context.Context, r distributed.Request) (distributed.Lease, distributed.Place, error) {
-	hidden := func(l distributed.Lease) distributed.Lease { return unwanted{l} }
-	l, p, err := b.Backend.Enter(ctx, r)
-	if h, ok := errors.AsType[*distributed.HeldError](err); ok {
-		err = distributed.Held(h.Holder)
-	}
-	if l != nil {
-		l = hidden(l)
-	}
-	if p != nil {
-		p = wrap.Place(p, hidden)
-	}
-	return l, p, err
-}
-
-type unwanted struct{ distributed.Lease }
-
-func (l unwanted) Unwrap() distributed.Lease { return l.Lease }
-func (unwanted) Wanted() bool                { return false }
-
-// A caller that does not wait gets what another instance keeps for its own callers, after one refusal, or where only a place tells the
-// holder after T/2: however often that one uses the lock, and however seldom this one tries.
-func TestNoWaitGetsWhatLingers(t *testing.T) {
-	for _, rhythm := range []struct{ use, linger, try time.Duration }{
-		{200 * time.Millisecond, 300 * time.Millisecond, 110 * time.Millisecond},
-		{200 * time.Millisecond, 300 * time.Millisecond, 510 * time.Millisecond},
-		{time.Second, 2 * time.Second, 5 * time.Second / 6},
-		{8 * time.Second, 10 * time.Second, 1100 * time.Millisecond},
-		{8 * time.Second, 10 * time.Second, 61 * time.Second},
-	} {
-		for name, told := range map[string]bool{"told": true, "untold": false} {
-			t.Run(fmt.Sprintf("%v, %s", rhythm, name), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					var b distributed.Backend = memlock.New()
-					if !told {
-						b = untold{b}
-					}
-					const keys = 40
-					a, other := lockerOn(t, b, wllock.WithLinger(rhythm.linger)), lockerOn(t, b, wllock.WithLinger(rhythm.linger))
-					ctx, stop := context.WithCancel(t.Context())
-					defer stop()
-					var busy sync.WaitGroup
-					for i := range keys {
-						busy.Go(func() {
-							for ; ctx.Err() == nil; time.Sleep(rhythm.use) {
-								assert.NoError(t, a.Do(t.Context(), "n", strconv.Itoa(i), nothing))
-							}
-						})
-					}
-					time.Sleep(rhythm.use / 3)
-					for i := range keys {
-						busy.Go(func() {
-							refused, since := 0, time.Now()
-							for try := range min(30, int(10*time.Minute/rhythm.try)) {
-								switch err := other.Do(t.Context(), "n", strconv.Itoa(i), nothing, wllock.NoWait()); {
-								case err == nil:
-								case told:
-									refused++
-									assert.LessOrEqual(t, refused, 1, "try %d", try)
-								default:
-									assert.True(t, try == 0 || time.Since(since) <= 5*time.Second/2, "try %d", try)
-								}
-								time.Sleep(rhythm.try)
-							}
-							stop()
-						})
-					}
-					busy.Wait()
-				})
-			})
-		}
-	}
-}
-
-func TestNoWaitIsRefusedLingeringPermitsOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, "so it is with permits", func(t *testing.T) {
 		b := memlock.New()
 		a, other := lockerOn(t, b, wllock.WithLinger(10*time.Second)), lockerOn(t, b)
 		permits := wllock.Permits(4)
-		leaves(comes(t, a, permits), comes(t, a, permits), comes(t, a, permits), comes(t, a, permits))
+		leaves(several(t, 4, a, permits)...)
 		require.True(t, a.Locks(1)[0].Lingering)
 		require.Equal(t, "held", comes(t, other, permits, wllock.NoWait()).state())
-		inside := []*guest{}
-		for range 4 {
-			inside = append(inside, comes(t, other, permits, wllock.NoWait()))
-		}
-		leaves(inside...)
+		leaves(several(t, 4, other, permits, wllock.NoWait())...)
 		synctest.Wait()
 		nothingLeft(t, b, a, other)
 	})
-}
 
-// Those that are refused while the lock is used do not shorten the tenure: callers in line are served, however many others were
-// refused. Only the lease does not linger when all have been.
-func TestNoWaitBreaksIntoNoTenure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	// Those that are refused while the lock is used do not shorten the tenure: callers in line are served, however many others were
+	// refused. Only the lease does not linger when all have been.
+	bubble(t, "it breaks into no tenure", func(t *testing.T) {
 		var enters atomic.Int32
 		b := counted(memlock.New(), &enters)
 		a := lockerOn(t, b, wllock.WithLinger(10*time.Second), wllock.WithMaxHandoffs(1), wllock.WithMaxTenure(time.Millisecond),
@@ -272,6 +171,75 @@ func TestNoWaitBreaksIntoNoTenure(t *testing.T) {
 	})
 }
 
+// untold is b when it does not tell holders of those that were refused, as most.
+func untold(b distributed.Backend) distributed.Backend {
+	b = leasing{b, func(l distributed.Lease) distributed.Lease { return unwanted{l} }}
+	return entering{b, func(ctx context.Context, r distributed.Request) (distributed.Lease, distributed.Place, error) {
+		l, p, err := b.Enter(ctx, r)
+		if h, ok := errors.AsType[*distributed.HeldError](err); ok {
+			err = distributed.Held(h.Holder)
+		}
+		return l, p, err
+	}}
+}
+
+type unwanted struct{ distributed.Lease }
+
+func (l unwanted) Unwrap() distributed.Lease { return l.Lease }
+func (unwanted) Wanted() bool                { return false }
+
+// A caller that does not wait gets what another instance keeps for its own callers, after one refusal, or where only a place tells the
+// holder after T/2: however often that one uses the lock, and however seldom this one tries.
+func TestNoWaitGetsWhatLingers(t *testing.T) {
+	for _, rhythm := range []struct{ use, linger, try time.Duration }{
+		{200 * time.Millisecond, 300 * time.Millisecond, 110 * time.Millisecond},
+		{200 * time.Millisecond, 300 * time.Millisecond, 510 * time.Millisecond},
+		{time.Second, 2 * time.Second, 5 * time.Second / 6},
+		{8 * time.Second, 10 * time.Second, 1100 * time.Millisecond},
+		{8 * time.Second, 10 * time.Second, 61 * time.Second},
+	} {
+		for name, told := range map[string]bool{"told": true, "untold": false} {
+			bubble(t, fmt.Sprintf("%v, %s", rhythm, name), func(t *testing.T) {
+				var b distributed.Backend = memlock.New()
+				if !told {
+					b = untold(b)
+				}
+				const keys = 40
+				a, other := lockerOn(t, b, wllock.WithLinger(rhythm.linger)), lockerOn(t, b, wllock.WithLinger(rhythm.linger))
+				ctx, stop := context.WithCancel(t.Context())
+				defer stop()
+				var busy sync.WaitGroup
+				for i := range keys {
+					busy.Go(func() {
+						for ; ctx.Err() == nil; time.Sleep(rhythm.use) {
+							assert.NoError(t, a.Do(t.Context(), "n", strconv.Itoa(i), nothing))
+						}
+					})
+				}
+				time.Sleep(rhythm.use / 3)
+				for i := range keys {
+					busy.Go(func() {
+						refused, since := 0, time.Now()
+						for try := range min(30, int(10*time.Minute/rhythm.try)) {
+							switch err := other.Do(t.Context(), "n", strconv.Itoa(i), nothing, wllock.NoWait()); {
+							case err == nil:
+							case told:
+								refused++
+								assert.LessOrEqual(t, refused, 1, "try %d", try)
+							default:
+								assert.True(t, try == 0 || time.Since(since) <= 5*time.Second/2, "try %d", try)
+							}
+							time.Sleep(rhythm.try)
+						}
+						stop()
+					})
+				}
+				busy.Wait()
+			})
+		}
+	}
+}
+
 // probed is a backend on which no lock of one system would work, though all is well otherwise.
 type probed struct {
 	distributed.Backend
@@ -285,22 +253,21 @@ func (p *probed) Probe(_ context.Context, asked distributed.Probe) error {
 	return errNoRights
 }
 
-// Ping answers whether a lock would work: of this Locker's system, with its TTL.
-func TestPingAsksWhetherALockWouldWork(t *testing.T) {
-	b := &probed{Backend: memlock.New()}
-	require.NoError(t, b.Ping(t.Context()))
-	l := lockerOn(t, b, wllock.WithLeaseTTL(7*time.Second))
-	err := l.Ping(t.Context())
-	require.ErrorIs(t, err, wllock.ErrUnavailable)
-	require.ErrorIs(t, err, errNoRights)
-	require.Equal(t, distributed.Probe{Key: "test:ping:ping", TTL: 7 * time.Second}, b.asked)
-	other, _ := newLocker(t)
-	require.NoError(t, other.Ping(t.Context()), "a backend that is no Prober is pinged")
-}
+func TestAskingTheBackend(t *testing.T) {
+	// Ping answers whether a lock would work: of this Locker's system, with its TTL.
+	bubble(t, "Ping asks whether a lock would work", func(t *testing.T) {
+		b := &probed{Backend: memlock.New()}
+		require.NoError(t, b.Ping(t.Context()))
+		l := lockerOn(t, b, wllock.WithLeaseTTL(7*time.Second))
+		err := l.Ping(t.Context())
+		require.ErrorIs(t, err, wllock.ErrUnavailable)
+		require.ErrorIs(t, err, errNoRights)
+		require.Equal(t, distributed.Probe{Key: "test:ping:ping", TTL: 7 * time.Second}, b.asked)
+		other, _ := newLocker(t)
+		require.NoError(t, other.Ping(t.Context()), "a backend that is no Prober is pinged")
+	})
 
-func TestHealthFollowsTheBackend(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t)
+	scene(t, "Health follows the backend", func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
 		require.True(t, l.Health().Available)
 		time.Sleep(time.Minute)
 		b.Partition(true)
@@ -410,15 +377,7 @@ func underLoad(ctx context.Context, l, other *wllock.Locker) (stop func()) {
 // watched is a context that counts its AfterFuncs.
 type watched struct {
 	context.Context
-	mu      sync.Mutex
-	watches int
-}
-
-func (w *watched) count(n int) int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.watches += n
-	return w.watches
+	watches atomic.Int32
 }
 
 // Done differs from the standard context's, so that package context uses AfterFunc.
@@ -426,9 +385,9 @@ func (w *watched) Done() <-chan struct{} { return w.Context.Done() }
 func (w *watched) Value(key any) any     { return nil }
 
 func (w *watched) AfterFunc(f func()) func() bool {
-	w.count(1)
+	w.watches.Add(1)
 	stop := context.AfterFunc(w.Context, f)
-	return func() bool { w.count(-1); return stop() }
+	return func() bool { w.watches.Add(-1); return stop() }
 }
 
 func TestHoldLeavesNothingInTheCallersContext(t *testing.T) {
@@ -439,14 +398,14 @@ func TestHoldLeavesNothingInTheCallersContext(t *testing.T) {
 	var derived context.Context
 	var stop context.CancelFunc
 	require.NoError(t, l.Do(parent, "n", "k", func(ctx context.Context) error {
-		require.Zero(t, parent.count(0), "nobody has asked for Done")
+		require.Zero(t, parent.watches.Load(), "nobody has asked for Done")
 		_ = ctx.Done()
-		require.Equal(t, 1, parent.count(0))
+		require.EqualValues(t, 1, parent.watches.Load())
 		return nil
 	}))
 	unwatched := func() bool { // once the hold's memory is free
 		runtime.GC()
-		return parent.count(0) == 0
+		return parent.watches.Load() == 0
 	}
 	require.Eventually(t, unwatched, 5*time.Second, time.Millisecond)
 
@@ -454,7 +413,7 @@ func TestHoldLeavesNothingInTheCallersContext(t *testing.T) {
 		derived, stop = context.WithCancel(ctx)
 		return nil
 	}))
-	require.Equal(t, 1, parent.count(0), "a derived context is in use")
+	require.EqualValues(t, 1, parent.watches.Load(), "a derived context is in use")
 	require.NoError(t, derived.Err())
 	stop()
 	derived, stop = nil, nil
@@ -464,8 +423,7 @@ func TestHoldLeavesNothingInTheCallersContext(t *testing.T) {
 // A nil context is refused with the same words everywhere, and changes nothing.
 func TestNilContextIsRefused(t *testing.T) {
 	l, _ := newLocker(t)
-	k, err := l.Acquire(t.Context(), "n", "k")
-	require.NoError(t, err)
+	k := acquire(t, l, "k")
 	var none context.Context
 	_, inspected := l.Inspect(none, "n", "k")
 	require.EqualError(t, inspected, `wllock: context is nil ("n:k")`)

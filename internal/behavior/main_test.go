@@ -3,11 +3,9 @@ package behavior
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -33,6 +31,9 @@ var (
 	nothing   = testlocker.Nothing
 	never     = testlocker.Never
 	lostAfter = testlocker.LostAfter
+
+	two, three = wllock.Permits(2), wllock.Permits(3)
+	forever    = wllock.WithLockTimeMax(0)
 )
 
 // keys are exclusive resources of the name n; a key that begins with ~ is shared.
@@ -56,26 +57,29 @@ func free(t *testing.T, l *wllock.Locker, b distributed.Backend, all ...string) 
 	require.Zero(t, l.Stats().Total.Held)
 }
 
-// errorOf checks an error of DoAll that says that a key was not acquired.
-func errorOf(t *testing.T, err, reason error, key string) *wllock.Error {
+// refused checks that err is an *Error that Is reason, and that no function was run.
+func refused(t *testing.T, err, reason error) *wllock.Error {
 	t.Helper()
 	require.ErrorIs(t, err, reason)
-	var e *wllock.Error
-	require.ErrorAs(t, err, &e)
-	require.Equal(t, "test:n:"+key, e.Key)
+	e := asError(t, err)
 	require.False(t, e.Ran)
+	require.Equal(t, e.Waited, e.LocalWait+e.DistributedWait)
 	return e
 }
 
-// refusal asserts that err is an *Error that Is sentinel, from this tier, and that fn was not run.
-func refusal(t *testing.T, err, sentinel error, tier wllock.Tier) *wllock.Error {
+// errorOf is refused, for the key n:key.
+func errorOf(t *testing.T, err, reason error, key string) *wllock.Error {
 	t.Helper()
-	require.ErrorIs(t, err, sentinel)
-	var e *wllock.Error
-	require.ErrorAs(t, err, &e)
+	e := refused(t, err, reason)
+	require.Equal(t, "test:n:"+key, e.Key)
+	return e
+}
+
+// refusal is refused, by this tier.
+func refusal(t *testing.T, err, reason error, tier wllock.Tier) *wllock.Error {
+	t.Helper()
+	e := refused(t, err, reason)
 	require.Equal(t, tier, e.Tier)
-	require.False(t, e.Ran)
-	require.Equal(t, e.Waited, e.LocalWait+e.DistributedWait)
 	return e
 }
 
@@ -92,6 +96,34 @@ func do(ctx context.Context, l *wllock.Locker, all []wllock.Resource, fn wllock.
 		return l.Do(ctx, all[0].Name, all[0].Key, fn, opts...)
 	}
 	return l.DoAll(ctx, all, fn, opts...)
+}
+
+// inside runs fn with the locks of the keys.
+func inside(t *testing.T, l *wllock.Locker, all []wllock.Resource, fn func(context.Context), opts ...wllock.CallOption) {
+	t.Helper()
+	require.NoError(t, do(t.Context(), l, all, func(ctx context.Context) error { fn(ctx); return nil }, opts...))
+}
+
+// acquire acquires the lock n:key.
+func acquire(t *testing.T, l *wllock.Locker, key string, opts ...wllock.CallOption) *wllock.Lock {
+	t.Helper()
+	k, err := l.Acquire(t.Context(), "n", key, opts...)
+	require.NoError(t, err)
+	return k
+}
+
+// loses lets the backend lose the lock n:key, and waits for the end of its context.
+func loses(ctx context.Context, b *memlock.Backend, key string) {
+	b.Expire("test:n:" + key)
+	<-ctx.Done()
+}
+
+// losing is a function whose lock n:key is lost, and that ends with its context.
+func losing(b *memlock.Backend, key string) wllock.Func {
+	return func(ctx context.Context) error {
+		loses(ctx, b, key)
+		return nil
+	}
 }
 
 // started starts a call for the keys, in a synctest bubble, and returns its result.
@@ -190,6 +222,18 @@ func nothingLeft(t *testing.T, b *memlock.Backend, all ...*wllock.Locker) {
 	require.Empty(t, page)
 }
 
+// takes is a function that takes d of the clock.
+func takes(d time.Duration) wllock.Func {
+	return func(context.Context) error { time.Sleep(d); return nil }
+}
+
+// elapsed is how long f takes.
+func elapsed(f func()) time.Duration {
+	begin := time.Now()
+	f()
+	return time.Since(begin)
+}
+
 // several lets so many guests come, one after the other.
 func several(t *testing.T, n int, l *wllock.Locker, opts ...wllock.CallOption) (all []*guest) {
 	for range n {
@@ -201,6 +245,23 @@ func several(t *testing.T, n int, l *wllock.Locker, opts ...wllock.CallOption) (
 // bubble runs a case on the clock of testing/synctest.
 func bubble(t *testing.T, name string, test func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
+// scene is a case with a Locker of its own, on the clock of testing/synctest.
+func scene(t *testing.T, name string, test func(t *testing.T, l *wllock.Locker, b *memlock.Backend), opts ...wllock.Option) {
+	bubble(t, name, func(t *testing.T) {
+		l, b := newLocker(t, opts...)
+		test(t, l, b)
+	})
+}
+
+// pair is a scene with a second Locker over the backend, as another process has it. Nothing is left of it in the end.
+func pair(t *testing.T, name string, test func(t *testing.T, l, other *wllock.Locker, b *memlock.Backend), opts ...wllock.Option) {
+	scene(t, name, func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
+		other := lockerOn(t, b)
+		test(t, l, other, b)
+		nothingLeft(t, b, l, other)
+	}, opts...)
 }
 
 // within is the context of the test for d.
@@ -221,146 +282,6 @@ func ended(t *testing.T) context.Context {
 func heldIn(ctx context.Context) *wllock.Held {
 	held, _ := wllock.HeldFrom(ctx)
 	return held
-}
-
-type (
-	item  = wllock.Item[int, int]
-	batch = []*item
-)
-
-// doubling answers each item with twice its argument.
-func doubling(_ context.Context, b batch) error {
-	for _, i := range b {
-		i.Result = 2 * i.Arg
-	}
-	return nil
-}
-
-// desk is a batch guard for the key n:k that notes which batches it has run, and asks work.
-type desk struct {
-	call func(context.Context, int) (int, error)
-	work func(context.Context, batch) error
-
-	mu      sync.Mutex
-	batches []string // the arguments of each
-	fences  []uint64
-}
-
-func (d *desk) run(ctx context.Context, b batch) error {
-	var args []int
-	for _, i := range b {
-		args = append(args, i.Arg)
-	}
-	d.note(fmt.Sprint(args))
-	d.mu.Lock()
-	d.fences = append(d.fences, heldIn(ctx).Fence())
-	d.mu.Unlock()
-	return d.work(ctx, b)
-}
-
-func (d *desk) note(what string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.batches = append(d.batches, what)
-}
-
-func (d *desk) noted() []string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.batches
-}
-
-// comes lets one caller begin, in a synctest bubble, and returns when it waits or is back.
-func (d *desk) comes(ctx context.Context, arg int) *customer {
-	c := &customer{arg: arg}
-	go func() {
-		defer c.gone.Store(true)
-		defer func() {
-			if c.panicked = recover(); c.panicked != nil {
-				c.back.Store(true)
-			}
-		}()
-		c.result, c.err = d.call(ctx, arg)
-		c.back.Store(true)
-	}()
-	synctest.Wait()
-	return c
-}
-
-// come lets callers with the arguments from to to begin, one after the other.
-func (d *desk) come(ctx context.Context, from, to int) (all []*customer) {
-	for arg := from; arg <= to; arg++ {
-		all = append(all, d.comes(ctx, arg))
-	}
-	return all
-}
-
-func newDesk(l *wllock.Locker, work func(context.Context, batch) error, opts ...wllock.CallOption) *desk {
-	d := &desk{work: work}
-	d.call = wllock.WrapBatch(l, "n", func(int) string { return "k" }, d.run, opts...)
-	return d
-}
-
-// customer is a caller of a batch guard on its own goroutine.
-type customer struct {
-	arg, result int
-	err         error
-	panicked    any
-	back        atomic.Bool // the call has returned, or panicked
-	gone        atomic.Bool // the goroutine has ended; without back, by Goexit
-}
-
-// served reports whether each caller has got its own result.
-func served(all ...*customer) bool {
-	synctest.Wait()
-	for _, c := range all {
-		if !c.back.Load() || c.err != nil || c.panicked != nil || c.result != 2*c.arg {
-			return false
-		}
-	}
-	return true
-}
-
-// ranWith returns the error of a caller whose batch has begun, or nil.
-func ranWith(c *customer, want error) error {
-	synctest.Wait()
-	e, ok := errors.AsType[*wllock.Error](c.err)
-	switch {
-	case !c.back.Load():
-		return errors.New("not back")
-	case !ok || !e.Ran || !errors.Is(c.err, want):
-		return fmt.Errorf("%v; want %v, with Ran", c.err, want)
-	case c.result != 0:
-		return fmt.Errorf("result %d", c.result)
-	}
-	return nil
-}
-
-// line is a batch guard with the callers 1 to n, who wait until release, which returns when all that could happen has.
-func line(t *testing.T, l *wllock.Locker, n int, work func(context.Context, batch) error, opts ...wllock.CallOption) (
-	d *desk, all []*customer, release func()) {
-	leave := hold(t, l, "n", "k")
-	d = newDesk(l, work, opts...)
-	return d, d.come(t.Context(), 1, n), func() {
-		leave()
-		synctest.Wait()
-	}
-}
-
-// doublingSlowly is work that takes d of the clock, and does not end sooner.
-func doublingSlowly(d time.Duration) func(context.Context, batch) error {
-	return func(ctx context.Context, b batch) error { time.Sleep(d); return doubling(ctx, b) }
-}
-
-// batchOf runs one batch of the arguments from 1 to n.
-func batchOf(t *testing.T, n int, work func(context.Context, batch) error) []*customer {
-	t.Helper()
-	l, _ := newLocker(t)
-	d, all, release := line(t, l, n, work)
-	release()
-	require.Len(t, d.noted(), 1)
-	require.NoError(t, l.Do(t.Context(), "n", "k", nothing, wllock.NoWait()), "the lock is free")
-	return all
 }
 
 // logTo has a Locker log as text.

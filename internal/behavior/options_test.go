@@ -17,22 +17,21 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed/memlock"
 	"github.com/wllock/wllock/internal/testscope"
 )
 
-func TestOptionsCallBeatsNameBeatsDefaultsLastWins(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+func TestOptions(t *testing.T) {
+	bubble(t, "call beats name beats defaults, and the last wins", func(t *testing.T) {
 		l, _ := newLocker(t,
 			wllock.WithDefaults(wllock.WithWait(time.Second)),
 			wllock.WithName("quick", wllock.WithWait(100*time.Millisecond)),
 			wllock.WithName("quick", wllock.WithLockTimeMax(time.Minute)))
 		for _, name := range []string{"quick", "other"} {
-			defer hold(t, l, name, "k", wllock.WithLockTimeMax(0))()
+			defer hold(t, l, name, "k", forever)()
 		}
 		waited := func(name string, opts ...wllock.CallOption) time.Duration {
-			begin := time.Now()
-			require.Error(t, l.Do(t.Context(), name, "k", never(t), opts...))
-			return time.Since(begin)
+			return elapsed(func() { require.Error(t, l.Do(t.Context(), name, "k", never(t), opts...)) })
 		}
 		require.Equal(t, time.Second, waited("other"))
 		require.Equal(t, 100*time.Millisecond, waited("quick"))
@@ -40,12 +39,8 @@ func TestOptionsCallBeatsNameBeatsDefaultsLastWins(t *testing.T) {
 		require.Zero(t, waited("quick", wllock.WithWait(time.Hour), wllock.NoWait()))
 		require.Equal(t, time.Millisecond, waited("quick", wllock.NoWait(), wllock.WithWait(time.Millisecond)))
 	})
-}
 
-// TestLongestTimes: the largest duration is as good as no limit.
-func TestLongestTimes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, _ := newLocker(t, wllock.WithLeaseTTL(math.MaxInt64), wllock.WithLinger(math.MaxInt64), wllock.WithMaxTenure(math.MaxInt64))
+	scene(t, "the largest duration is as good as no limit", func(t *testing.T, l *wllock.Locker, _ *memlock.Backend) {
 		for range 3 {
 			require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
 				time.Sleep(time.Hour)
@@ -53,14 +48,93 @@ func TestLongestTimes(t *testing.T) {
 			}, wllock.WithLockTimeMax(math.MaxInt64), wllock.WithWait(math.MaxInt64)))
 			require.NoError(t, l.Do(t.Context(), "n", "k", nothing, wllock.WithWait(1)))
 		}
-		ctx, cancel := context.WithCancel(t.Context())
 		release := hold(t, l, "n", "k", wllock.WithLockTimeMax(math.MaxInt64))
-		done := make(chan error)
-		go func() { done <- l.Do(ctx, "n", "k", nothing, wllock.WithWait(math.MaxInt64)) }()
+		waits := started(l, keys("k"), nothing, wllock.WithWait(math.MaxInt64))
 		time.Sleep(time.Hour)
 		release()
-		require.NoError(t, <-done)
-		cancel()
+		require.NoError(t, <-waits)
+	}, wllock.WithLeaseTTL(math.MaxInt64), wllock.WithLinger(math.MaxInt64), wllock.WithMaxTenure(math.MaxInt64))
+
+	scene(t, "thresholds of call, name and default", func(t *testing.T, l *wllock.Locker, _ *memlock.Backend) {
+		admitted := func(name string, opts ...wllock.CallOption) (n int64) {
+			before := l.Stats().Names[name].Shed
+			release := hold(t, l, name, "k")
+			for range 10 {
+				started(l, []wllock.Resource{{Name: name, Key: "k"}}, nothing, opts...)
+			}
+			n = l.Stats().Names[name].Waiting
+			require.EqualValues(t, 10-n, l.Stats().Names[name].Shed-before)
+			release()
+			synctest.Wait()
+			return n
+		}
+		require.EqualValues(t, 1, admitted("n"))
+		require.EqualValues(t, 3, admitted("wide"))
+		require.EqualValues(t, 5, admitted("wide", wllock.WithCallThreshold(5)))
+		require.EqualValues(t, 10, admitted("n", wllock.WithCallThreshold(wllock.Unlimited)))
+		require.NoError(t, l.SetThreshold("", 2))
+		require.NoError(t, l.SetThreshold("wide", 0))
+		require.EqualValues(t, 2, admitted("n"))
+		require.EqualValues(t, 0, admitted("wide"))
+	}, wllock.WithThreshold(1), wllock.WithName("wide", wllock.WithCallThreshold(3)))
+
+	scene(t, "Stats", func(t *testing.T, l *wllock.Locker, _ *memlock.Backend) {
+		release := hold(t, l, "n", "k")
+		next := started(l, keys("k"), nothing)
+		n := l.Stats().Names["n"]
+		require.Equal(t, []int64{1, 1}, []int64{n.Held, n.Waiting})
+		release()
+		require.NoError(t, <-next)
+		require.NoError(t, l.Do(t.Context(), "own", "k", nothing))
+		s := l.Stats()
+		require.Equal(t, []int64{0, 0}, []int64{s.Total.Held, s.Total.Waiting})
+		require.Equal(t, []uint64{3, 1}, []uint64{s.Total.Acquired, s.Total.Handoffs})
+		require.Equal(t, []int{7, 3, 0}, []int{s.Names["n"].Threshold, s.Names["own"].Threshold, s.Total.Threshold})
+		require.NoError(t, l.SetThreshold("n", wllock.Unlimited))
+		require.Equal(t, wllock.Unlimited, l.Stats().Names["n"].Threshold)
+		require.Equal(t, "test", l.System())
+	}, wllock.WithThreshold(7), wllock.WithName("own", wllock.WithCallThreshold(3)))
+
+	// Their figures are counted together, and all else is as with others.
+	bubble(t, "too many names still lock", func(t *testing.T) {
+		var lines []string
+		l, _ := newLocker(t, wllock.WithThreshold(1), wllock.WithName("configured", wllock.WithCallThreshold(3)),
+			logging(func(_ context.Context, r slog.Record) { lines = append(lines, r.Message) }))
+		const most, more = 10_000, 100
+		for i := range most + more {
+			require.NoError(t, l.Do(t.Context(), strconv.Itoa(i), "k", nothing))
+		}
+		synctest.Wait()
+		require.Len(t, lines, 1)
+		require.Contains(t, lines[0], "too many lock names")
+		s := l.Stats()
+		require.Len(t, s.Names, most+1)
+		require.EqualValues(t, more, s.Names["(other)"].Acquired)
+		require.EqualValues(t, most+more, s.Total.Acquired)
+
+		release := hold(t, l, "beyond", "k")
+		require.ErrorIs(t, l.Do(t.Context(), "beyond", "k", never(t), wllock.NoWait()), wllock.ErrHeld)
+		require.NoError(t, l.Do(t.Context(), "further", "k", func(ctx context.Context) error {
+			held, _ := wllock.HeldKey(ctx, "further", "k")
+			require.Equal(t, "test:further:k", held.Key())
+			require.EqualValues(t, 2, l.Stats().Names["(other)"].Held)
+			return l.Do(ctx, "further", "k", nothing, wllock.NoWait()) // reentrant
+		}, wllock.NoWait()))
+		release()
+		for name, limit := range map[string]int{"beyond": 1, "configured": 3, "set": 2} {
+			if name == "set" {
+				require.NoError(t, l.SetThreshold(name, limit))
+			}
+			release := hold(t, l, name, "k")
+			for range limit {
+				started(l, []wllock.Resource{{Name: name, Key: "k"}}, nothing)
+			}
+			require.ErrorIs(t, l.Do(t.Context(), name, "k", never(t)), wllock.ErrQueueFull, name)
+			release()
+			synctest.Wait()
+		}
+		require.Contains(t, l.Stats().Names, "set")
+		require.Contains(t, l.Stats().Names, "configured")
 	})
 }
 
@@ -115,32 +189,6 @@ func TestNilIsAnErrorOfTheCall(t *testing.T) {
 	require.Zero(t, l.Stats().Total.Acquired)
 }
 
-func TestThresholdsOfCallNameAndDefault(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, _ := newLocker(t, wllock.WithThreshold(1), wllock.WithName("wide", wllock.WithCallThreshold(3)))
-		admitted := func(name string, opts ...wllock.CallOption) (n int64) {
-			before := l.Stats().Names[name].Shed
-			release := hold(t, l, name, "k")
-			for range 10 {
-				started(l, []wllock.Resource{{Name: name, Key: "k"}}, nothing, opts...)
-			}
-			n = l.Stats().Names[name].Waiting
-			require.EqualValues(t, 10-n, l.Stats().Names[name].Shed-before)
-			release()
-			synctest.Wait()
-			return n
-		}
-		require.EqualValues(t, 1, admitted("n"))
-		require.EqualValues(t, 3, admitted("wide"))
-		require.EqualValues(t, 5, admitted("wide", wllock.WithCallThreshold(5)))
-		require.EqualValues(t, 10, admitted("n", wllock.WithCallThreshold(wllock.Unlimited)))
-		require.NoError(t, l.SetThreshold("", 2))
-		require.NoError(t, l.SetThreshold("wide", 0))
-		require.EqualValues(t, 2, admitted("n"))
-		require.EqualValues(t, 0, admitted("wide"))
-	})
-}
-
 // TestNewNamesAreCheap: however many there are, as in Do(ctx, "product-1000", "x").
 func TestNewNamesAreCheap(t *testing.T) {
 	l, _ := newLocker(t)
@@ -153,73 +201,6 @@ func TestNewNamesAreCheap(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	require.Less(t, (after.TotalAlloc-before.TotalAlloc)/n, uint64(10_000))
 	require.LessOrEqual(t, testing.AllocsPerRun(1000, func() { _ = l.Do(context.Background(), "17", "k", nothing) }), 5.0)
-}
-
-func TestStats(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, _ := newLocker(t, wllock.WithThreshold(7), wllock.WithName("own", wllock.WithCallThreshold(3)))
-		release := hold(t, l, "n", "k")
-		next := started(l, keys("k"), nothing)
-		n := l.Stats().Names["n"]
-		require.Equal(t, []int64{1, 1}, []int64{n.Held, n.Waiting})
-		release()
-		require.NoError(t, <-next)
-		require.NoError(t, l.Do(t.Context(), "own", "k", nothing))
-		s := l.Stats()
-		require.Zero(t, s.Total.Held)
-		require.Zero(t, s.Total.Waiting)
-		require.EqualValues(t, 3, s.Total.Acquired)
-		require.EqualValues(t, 1, s.Total.Handoffs)
-		require.Equal(t, []int{7, 3, 0}, []int{s.Names["n"].Threshold, s.Names["own"].Threshold, s.Total.Threshold})
-		require.NoError(t, l.SetThreshold("n", wllock.Unlimited))
-		require.Equal(t, wllock.Unlimited, l.Stats().Names["n"].Threshold)
-		require.Equal(t, "test", l.System())
-	})
-}
-
-// TestTooManyNamesStillLock: their figures are counted together, and all else is as with others.
-func TestTooManyNamesStillLock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var lines []string
-		l, _ := newLocker(t, wllock.WithThreshold(1), wllock.WithName("configured", wllock.WithCallThreshold(3)),
-			logging(func(_ context.Context, r slog.Record) { lines = append(lines, r.Message) }))
-		const most, more = 10_000, 100
-		for i := range most + more {
-			require.NoError(t, l.Do(t.Context(), strconv.Itoa(i), "k", nothing))
-		}
-		synctest.Wait()
-		require.Len(t, lines, 1)
-		require.Contains(t, lines[0], "too many lock names")
-		s := l.Stats()
-		require.Len(t, s.Names, most+1)
-		require.EqualValues(t, more, s.Names["(other)"].Acquired)
-		require.EqualValues(t, most+more, s.Total.Acquired)
-
-		release := hold(t, l, "beyond", "k")
-		require.ErrorIs(t, l.Do(t.Context(), "beyond", "k", never(t), wllock.NoWait()), wllock.ErrHeld)
-		require.NoError(t, l.Do(t.Context(), "further", "k", func(ctx context.Context) error {
-			held, _ := wllock.HeldKey(ctx, "further", "k")
-			require.Equal(t, "test:further:k", held.Key())
-			require.EqualValues(t, 2, l.Stats().Names["(other)"].Held)
-			return l.Do(ctx, "further", "k", nothing, wllock.NoWait()) // reentrant
-		}, wllock.NoWait()))
-		release()
-		for name, limit := range map[string]int{"beyond": 1, "configured": 3, "set": 2} {
-			if name == "set" {
-				require.NoError(t, l.SetThreshold(name, limit))
-			}
-			release := hold(t, l, name, "k")
-			for range limit {
-				go func() { _ = l.Do(context.Background(), name, "k", nothing) }()
-			}
-			synctest.Wait()
-			require.ErrorIs(t, l.Do(t.Context(), name, "k", never(t)), wllock.ErrQueueFull, name)
-			release()
-			synctest.Wait()
-		}
-		require.Contains(t, l.Stats().Names, "set")
-		require.Contains(t, l.Stats().Names, "configured")
-	})
 }
 
 // TestNewNameOfManyCallersIsCountedOnce: all that ask for it first, at the same time, get the same figures.
@@ -251,43 +232,33 @@ var shedLoads = map[string]func(r *rand.Rand) time.Duration{
 	},
 }
 
-// shopper is one caller of the load.
-type shopper struct {
-	shed, timedOut, served bool
-}
-
 // shopping has so many callers come, one after the other, at load times the capacity of a lock that serves n of them at a time, and returns
 // how they ended.
 func shopping(t *testing.T, stays func(*rand.Rand) time.Duration, load float64, n, callers int, budget func(*rand.Rand) time.Duration,
 	opts ...wllock.CallOption) (served, shed, inVain int) {
 	l, _ := newLocker(t, wllock.WithThreshold(wllock.Unlimited), wllock.WithDefaults(opts...))
 	r := rand.New(rand.NewPCG(1, 0))
-	all := make([]*shopper, callers)
-	for i := range all {
-		c, wait, stay := &shopper{}, budget(r), stays(r)
-		all[i] = c
+	var mu sync.Mutex // guards the results
+	for range callers {
+		wait, stay := budget(r), stays(r)
 		go func() {
-			err := l.Do(context.Background(), "n", "k", func(context.Context) error {
-				time.Sleep(stay)
-				return nil
-			}, wllock.WithWait(wait))
-			c.shed, c.timedOut, c.served = errors.Is(err, wllock.ErrQueueFull), errors.Is(err, wllock.ErrWaitTimeout), err == nil
+			err := l.Do(context.Background(), "n", "k", takes(stay), wllock.WithWait(wait))
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil:
+				served++
+			case errors.Is(err, wllock.ErrQueueFull):
+				shed++
+			case errors.Is(err, wllock.ErrWaitTimeout):
+				inVain++
+			}
 		}()
 		synctest.Wait()
 		time.Sleep(time.Duration(r.ExpFloat64() * float64(10*time.Millisecond) / load / float64(n)))
 	}
 	time.Sleep(time.Minute)
 	synctest.Wait()
-	for _, c := range all {
-		switch {
-		case c.shed:
-			shed++
-		case c.timedOut:
-			inVain++
-		case c.served:
-			served++
-		}
-	}
 	return served, shed, inVain
 }
 
@@ -309,10 +280,7 @@ func TestShedHopeless(t *testing.T) {
 			for _, load := range []float64{1.5, 3} {
 				for _, n := range testscope.Scale([]int{1}, []int{1, 4}) {
 					bubble(t, fmt.Sprintf("%s, %s, load %v, %d at a time", name, wait.name, load, n), func(t *testing.T) {
-						var opts []wllock.CallOption
-						if n > 1 {
-							opts = []wllock.CallOption{wllock.Permits(n)}
-						}
+						opts := map[int][]wllock.CallOption{4: {wllock.Permits(4)}}[n]
 						const callers = 8000
 						could, _, without := shopping(t, stays, load, n, callers, wait.draw, opts...)
 						served, shed, inVain := shopping(t, stays, load, n, callers, wait.draw, append(opts, wllock.WithShedHopeless())...)
@@ -330,16 +298,13 @@ func TestShedHopeless(t *testing.T) {
 // learn lets l measure turns of 10 ms.
 func learn(t testing.TB, l *wllock.Locker) {
 	for range 40 {
-		require.NoError(t, l.Do(context.Background(), "n", "k", func(context.Context) error {
-			time.Sleep(10 * time.Millisecond)
-			return nil
-		}, wllock.WithShedHopeless(), wllock.WithWait(time.Hour)))
+		err := l.Do(context.Background(), "n", "k", takes(10*time.Millisecond), wllock.WithShedHopeless(), wllock.WithWait(time.Hour))
+		require.NoError(t, err)
 	}
 }
 
-func TestShedHopelessIsExactForConstantTurns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, _ := newLocker(t)
+func TestShedHopelessWithConstantTurns(t *testing.T) {
+	scene(t, "it is exact", func(t *testing.T, l *wllock.Locker, _ *memlock.Backend) {
 		learn(t, l)
 		release := hold(t, l, "n", "k")
 		for range 5 {
@@ -365,12 +330,9 @@ func TestShedHopelessIsExactForConstantTurns(t *testing.T) {
 		require.NoError(t, <-enough)
 		require.NoError(t, <-unlimited)
 	})
-}
 
-// Readers enter together, however many they are.
-func TestShedHopelessDoesNotCountReadersAhead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, _ := newLocker(t)
+	// Readers enter together, however many they are.
+	scene(t, "it does not count readers ahead", func(t *testing.T, l *wllock.Locker, _ *memlock.Backend) {
 		learn(t, l)
 		release := hold(t, l, "n", "k")
 		for range 100 {
@@ -380,11 +342,8 @@ func TestShedHopelessDoesNotCountReadersAhead(t *testing.T) {
 		release()
 		require.NoError(t, <-got)
 	})
-}
 
-func TestShedHopelessKnowsNothingAtFirst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, _ := newLocker(t)
+	scene(t, "it knows nothing at first", func(t *testing.T, l *wllock.Locker, _ *memlock.Backend) {
 		defer hold(t, l, "n", "k")()
 		for range 50 {
 			err := l.Do(t.Context(), "n", "k", never(t), wllock.WithShedHopeless(), wllock.WithWait(time.Nanosecond))

@@ -31,16 +31,11 @@ func TestKeysAreLoggedAtDebugLevelOnly(t *testing.T) {
 			var logged strings.Builder
 			log := wllock.WithLogger(slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: level})))
 			l, b := newLocker(t, log)
-			lostAfter(t, l.Do(t.Context(), "n", "marker:"+strings.Repeat("x", 100), func(ctx context.Context) error {
-				b.Expire("test:n:marker:" + strings.Repeat("x", 100))
-				<-ctx.Done()
-				return nil
-			}))
+			long := "marker:" + strings.Repeat("x", 100)
+			lostAfter(t, l.Do(t.Context(), "n", long, losing(b, long)))
 			l = lockerOn(t, refusesReleases(b, ""), log)
-			require.NoError(t, l.Do(t.Context(), "n", "marker:1", func(ctx context.Context) error {
-				<-ctx.Done()
-				return nil
-			}, wllock.WithLockTimeMax(time.Millisecond), wllock.SyncRelease()))
+			overstays := func(ctx context.Context) { <-ctx.Done() }
+			inside(t, l, keys("marker:1"), overstays, wllock.WithLockTimeMax(time.Millisecond), wllock.SyncRelease())
 			synctest.Wait()
 			require.Contains(t, logged.String(), "system=test name=n")
 			for _, what := range []string{"lost while held", "held for longer", "not released"} {
@@ -79,8 +74,7 @@ func losses(t *testing.T, l *wllock.Locker, b *memlock.Backend, n int) {
 	t.Helper()
 	before := l.Stats().Total.Lost
 	for i := range n {
-		_, err := l.Acquire(t.Context(), "n", strconv.Itoa(i))
-		require.NoError(t, err)
+		acquire(t, l, strconv.Itoa(i))
 	}
 	for i := range n { // not by an outage, whose losses share a line
 		b.Expire("test:n:" + strconv.Itoa(i))
@@ -89,27 +83,23 @@ func losses(t *testing.T, l *wllock.Locker, b *memlock.Backend, n int) {
 	require.EqualValues(t, n, l.Stats().Total.Lost-before)
 }
 
-// Losses are reported one after the other, or left out and counted. Neither the next caller in line waits for that, nor do the
-// renewals of other leases.
-func TestLossesWithALogThatStandsStillHarmNobody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+func TestLogs(t *testing.T) {
+	// Losses are reported one after the other, or left out and counted. Neither the next caller in line waits for that, nor do the
+	// renewals of other leases.
+	bubble(t, "losses with one that stands still harm nobody", func(t *testing.T) {
 		log, lines, release := standing()
 		defer release()
 		l, b := newLocker(t, log)
 		kept := []*wllock.Lock{}
 		for _, key := range []string{"a", "b", "c"} {
-			k, err := l.Acquire(t.Context(), "n", key)
-			require.NoError(t, err)
-			kept = append(kept, k)
+			kept = append(kept, acquire(t, l, key))
 		}
 		before := runtime.NumGoroutine()
 		const n = 10_000
 		losses(t, l, b, n)
 		synctest.Wait() // goroutines whose timers fired at the end of losses may still run
 		require.LessOrEqual(t, runtime.NumGoroutine(), before+100, "the runtime counts up to 33 too many while it puts ended ones aside")
-		begin := time.Now()
-		require.NoError(t, l.Do(t.Context(), "n", "0", nothing))
-		require.LessOrEqual(t, time.Since(begin), 10*time.Millisecond)
+		require.LessOrEqual(t, elapsed(func() { require.NoError(t, l.Do(t.Context(), "n", "0", nothing)) }), 10*time.Millisecond)
 		time.Sleep(3 * ttl)
 		for _, k := range kept {
 			require.NoError(t, k.Release(t.Context()))
@@ -119,10 +109,8 @@ func TestLossesWithALogThatStandsStillHarmNobody(t *testing.T) {
 		require.NotZero(t, l.Stats().ReportsDropped)
 		require.InDelta(t, n, uint64(lines.Load())+l.Stats().ReportsDropped, 10, "there are lines on the outage, too")
 	})
-}
 
-func TestPanicOfALoggerIsCountedAndLoggedOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, "a panic is counted and logged once", func(t *testing.T) {
 		var lines []slog.Record
 		l, b := newLocker(t, logging(func(_ context.Context, r slog.Record) {
 			if strings.Contains(r.Message, "lost") {
@@ -141,57 +129,43 @@ func TestPanicOfALoggerIsCountedAndLoggedOnce(t *testing.T) {
 		}
 		require.Equal(t, []string{"system=test", "panic=broken log", "instance=" + l.Instance()}, panics)
 	})
-}
 
-// TestCloseDoesNotWaitForALogThatStandsStill: not beyond its context, and never for longer than 1 s.
-func TestCloseDoesNotWaitForALogThatStandsStill(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	// Not beyond its context, and never for longer than 1 s.
+	bubble(t, "Close does not wait for one that stands still", func(t *testing.T) {
 		log, _, release := standing()
 		defer release()
 		l, b := newLocker(t, log)
 		losses(t, l, b, 2)
-		ctx := within(t, ttl/10)
-		begin := time.Now()
-		require.ErrorContains(t, l.Close(ctx), "log lines")
-		require.LessOrEqual(t, time.Since(begin), ttl/10+10*time.Millisecond)
-		begin = time.Now()
-		require.ErrorContains(t, l.Close(context.Background()), "log lines")
-		require.Equal(t, time.Second, time.Since(begin))
+		refuses := func(ctx context.Context) time.Duration {
+			return elapsed(func() { require.ErrorContains(t, l.Close(ctx), "log lines") })
+		}
+		require.LessOrEqual(t, refuses(within(t, ttl/10)), ttl/10+10*time.Millisecond)
+		require.Equal(t, time.Second, refuses(context.Background()))
 		release()
 		require.NoError(t, l.Close(t.Context()))
 	})
-}
 
-// TestSlowLogOfAnOutageDelaysNoCaller: the breaker logs, too, and so does the policy that serves without leases.
-func TestSlowLogOfAnOutageDelaysNoCaller(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	// The breaker logs, too, and so does the policy that serves without leases.
+	bubble(t, "a slow one delays no caller in an outage", func(t *testing.T) {
 		for _, outage := range []wllock.Outage{wllock.FailClosed, wllock.LocalOnly} {
 			var lines atomic.Int32
 			l, b := newLocker(t, wllock.WithOutage(outage), logging(func(context.Context, slog.Record) { lines.Add(1); time.Sleep(time.Minute) }))
 			b.Partition(true)
 			for range 20 {
-				begin := time.Now()
-				_ = l.Do(t.Context(), "n", "k", nothing, wllock.WithWait(ttl/10))
-				require.LessOrEqual(t, time.Since(begin), ttl/10)
+				require.LessOrEqual(t, elapsed(func() { _ = l.Do(t.Context(), "n", "k", nothing, wllock.WithWait(ttl/10)) }), ttl/10)
 			}
 			b.Partition(false)
 			time.Sleep(time.Hour)
 			require.NotZero(t, lines.Load())
 		}
 	})
-}
 
-// The other locks of the call may not have been acquired yet, or have been released.
-func TestLogLinesOfADoAllHaveTheCallersContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	// The other locks of the call may not have been acquired yet, or have been released.
+	bubble(t, "lines of a DoAll have the caller's context", func(t *testing.T) {
 		lines := make(chan context.Context, 3)
 		l, b := newLocker(t, logging(func(ctx context.Context, _ slog.Record) { lines <- ctx }))
 		ctx := context.WithValue(t.Context(), valueKey{}, "callers")
-		lostAfter(t, l.DoAll(ctx, keys("a", "b", "c"), func(ctx context.Context) error {
-			b.Expire("test:n:b")
-			<-ctx.Done()
-			return nil
-		}))
+		lostAfter(t, l.DoAll(ctx, keys("a", "b", "c"), losing(b, "b")))
 		seen := <-lines
 		require.Equal(t, "callers", seen.Value(valueKey{}))
 		_, held := wllock.HeldFrom(seen)
@@ -235,11 +209,10 @@ func TestWhatIsPrintedShowsNoKey(t *testing.T) {
 		})
 	}))
 	require.Equal(t, "context.Background.wllock(outer).wllock(inner).wllock(outer)", nested)
-	require.NoError(t, l.DoAll(t.Context(), keys("secret1", "secret2"), func(ctx context.Context) error {
+	inside(t, l, keys("secret1", "secret2"), func(ctx context.Context) {
 		require.Contains(t, print(ctx), ".wllock(n, ...)")
 		require.NotContains(t, print(ctx), "secret")
-		return nil
-	}))
+	})
 	require.Equal(t, "wllock.Locker(test)", fmt.Sprint(l))
 }
 
@@ -279,7 +252,7 @@ func TestHashKeys(t *testing.T) {
 // Programs see the key where they work with it.
 func TestKeysOfProgramsAreNotRedacted(t *testing.T) {
 	l, _ := newLocker(t, wllock.WithKeyRedaction(strings.ToUpper))
-	require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+	inside(t, l, keys("k"), func(ctx context.Context) {
 		held, ok := wllock.HeldKey(ctx, "n", "k")
 		require.True(t, ok)
 		require.Equal(t, "test:n:k", held.Key())
@@ -287,8 +260,7 @@ func TestKeysOfProgramsAreNotRedacted(t *testing.T) {
 		found, err := l.Inspect(ctx, "n", "k")
 		require.NoError(t, err)
 		require.Equal(t, "test:n:k", found.Key)
-		return nil
-	}))
+	})
 }
 
 // A redaction that panics, or ends its goroutine, harms no lock, and shows no key.
@@ -296,28 +268,26 @@ func TestRedactionThatDoesNotReturn(t *testing.T) {
 	for name, redact := range map[string]func(string) string{
 		"panics": func(key string) string { panic(key) }, "exits": func(string) string { runtime.Goexit(); return "" },
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var lines strings.Builder
-				l, b := newLocker(t, logTo(&lines), wllock.WithKeyRedaction(redact))
-				for what, want := range map[string]error{"lost": wllock.ErrLeaseLost, "overstayed": wllock.ErrLockTimeMax} {
-					began := time.Now()
-					err := l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
-						if what == "lost" {
-							b.Expire("test:n:k")
-						}
-						<-ctx.Done()
-						return ctx.Err()
-					}, wllock.WithLockTimeMax(ttl))
-					require.ErrorIs(t, err, want)
-					require.Contains(t, err.Error(), `"test:n:redacted"`)
-					require.LessOrEqual(t, time.Since(began), ttl)
-					synctest.Wait()
-				}
-				defer hold(t, l, "n", "k")()
-				require.ErrorIs(t, l.Do(t.Context(), "n", "k", never(t), wllock.NoWait()), wllock.ErrHeld)
-				require.Equal(t, 2, strings.Count(lines.String(), "test:n:redacted"), lines.String())
-			})
+		bubble(t, name, func(t *testing.T) {
+			var lines strings.Builder
+			l, b := newLocker(t, logTo(&lines), wllock.WithKeyRedaction(redact))
+			for what, want := range map[string]error{"lost": wllock.ErrLeaseLost, "overstayed": wllock.ErrLockTimeMax} {
+				began := time.Now()
+				err := l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+					if what == "lost" {
+						b.Expire("test:n:k")
+					}
+					<-ctx.Done()
+					return ctx.Err()
+				}, wllock.WithLockTimeMax(ttl))
+				require.ErrorIs(t, err, want)
+				require.Contains(t, err.Error(), `"test:n:redacted"`)
+				require.LessOrEqual(t, time.Since(began), ttl)
+				synctest.Wait()
+			}
+			defer hold(t, l, "n", "k")()
+			require.ErrorIs(t, l.Do(t.Context(), "n", "k", never(t), wllock.NoWait()), wllock.ErrHeld)
+			require.Equal(t, 2, strings.Count(lines.String(), "test:n:redacted"), lines.String())
 		})
 	}
 }
@@ -325,53 +295,45 @@ func TestRedactionThatDoesNotReturn(t *testing.T) {
 // A redaction that takes its time makes no context end late, and no other holder wait.
 func TestSlowRedactionDelaysNoLock(t *testing.T) {
 	for _, what := range []string{"lost", "overstayed"} {
-		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				const holds, slow = 100, 50 * time.Millisecond
-				var lines strings.Builder
-				l, b := newLocker(t, logTo(&lines), wllock.WithKeyRedaction(func(string) string { time.Sleep(slow); return "#" }))
-				other := lockerOn(t, b)
-				ended, entered := make(chan time.Time, holds), make(chan time.Time, holds)
+		bubble(t, what, func(t *testing.T) {
+			const holds, slow = 100, 50 * time.Millisecond
+			var lines strings.Builder
+			l, b := newLocker(t, logTo(&lines), wllock.WithKeyRedaction(func(string) string { time.Sleep(slow); return "#" }))
+			other := lockerOn(t, b)
+			ended, entered := make(chan time.Time, holds), make(chan time.Time, holds)
+			for i := range holds {
+				started(l, keys(strconv.Itoa(i)), func(ctx context.Context) error {
+					<-ctx.Done()
+					ended <- time.Now()
+					return nil
+				}, wllock.WithLockTimeMax(ttl))
+			}
+			at := time.Now()
+			for i := range holds {
+				started(other, keys(strconv.Itoa(i)), func(context.Context) error { entered <- time.Now(); return nil })
+			}
+			if what == "lost" {
 				for i := range holds {
-					go func() {
-						_ = l.Do(t.Context(), "n", strconv.Itoa(i), func(ctx context.Context) error {
-							<-ctx.Done()
-							ended <- time.Now()
-							return nil
-						}, wllock.WithLockTimeMax(ttl))
-					}()
+					b.Expire("test:n:" + strconv.Itoa(i))
 				}
-				synctest.Wait()
-				at := time.Now()
-				for i := range holds {
-					go func() {
-						_ = other.Do(t.Context(), "n", strconv.Itoa(i), func(context.Context) error { entered <- time.Now(); return nil })
-					}()
-				}
-				synctest.Wait()
-				if what == "lost" {
-					for i := range holds {
-						b.Expire("test:n:" + strconv.Itoa(i))
-					}
-				} else {
-					at = at.Add(ttl)
-				}
-				for range holds {
-					require.LessOrEqual(t, (<-ended).Sub(at), distributed.HeartbeatInterval(ttl), "the loss is known by then")
-					require.LessOrEqual(t, (<-entered).Sub(at), distributed.HeartbeatInterval(ttl)+slow)
-				}
-				time.Sleep(2 * holds * slow) // the log is told one after the other
-			})
+			} else {
+				at = at.Add(ttl)
+			}
+			for range holds {
+				require.LessOrEqual(t, (<-ended).Sub(at), distributed.HeartbeatInterval(ttl), "the loss is known by then")
+				require.LessOrEqual(t, (<-entered).Sub(at), distributed.HeartbeatInterval(ttl)+slow)
+			}
+			time.Sleep(2 * holds * slow) // the log is told one after the other
 		})
 	}
 }
 
 // A decorator says which key the holder was asked for.
 func TestRedactedErrorsTellWhatTheyAre(t *testing.T) {
-	elsewhere := func(_ context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
-		return nil, nil, fmt.Errorf("%s: %w", req.Key, distributed.Held("web-1"))
+	elsewhere := func(_ context.Context, r *distributed.Request) error {
+		return fmt.Errorf("%s: %w", r.Key, distributed.Held("web-1"))
 	}
-	l := lockerOn(t, entering{memlock.New(), elsewhere}, wllock.WithKeyRedaction(wllock.HashKeys([]byte(keySecret))))
+	l := lockerOn(t, asking(memlock.New(), elsewhere), wllock.WithKeyRedaction(wllock.HashKeys([]byte(keySecret))))
 	err := l.Do(t.Context(), "n", "4711", never(t), wllock.NoWait())
 	require.Equal(t, "web-1", refusal(t, err, wllock.ErrHeld, wllock.TierDistributed).Holder)
 	require.NotContains(t, err.Error(), "4711")
