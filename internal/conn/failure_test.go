@@ -37,12 +37,6 @@ func TestWhatMayHaveBeenDoneIsNotUnreached(t *testing.T) {
 	require.NotErrorIs(t, MoreTelling(MoreTelling(dial, lost), dial), distributed.ErrUnreached)
 }
 
-// answered is an error that a server has sent.
-type answered string
-
-func (a answered) Error() string { return string(a) }
-func (answered) RedisError()     {}
-
 // An answer that an operator can do something about says what.
 func TestAnswersSayWhatToDo(t *testing.T) {
 	wllock := func(string) string { return "wllock:" }
@@ -53,9 +47,9 @@ func TestAnswersSayWhatToDo(t *testing.T) {
 		"NOPERM this user has no permissions to a key":   "lacks an ACL rule ~pattern",
 		"NOPERM can't publish to the channel mentioned ": "lacks the ACL rule &wllock:*",
 	} {
-		err := explained(wllock, "", answered(text))
+		err := explained(wllock, "", answer(text))
 		require.ErrorContains(t, err, want)
-		require.ErrorIs(t, err, answered(text))
+		require.ErrorIs(t, err, answer(text))
 	}
 	require.NoError(t, explained(wllock, "", nil))
 }

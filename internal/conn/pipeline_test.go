@@ -17,19 +17,31 @@ const patience = 10 * time.Second
 
 var anyScript = NewScript("any", "return 1")
 
-// gated is a server that replies when told to, to each call with its own first argument.
-type gated struct {
+// lone is a single server.
+type lone struct {
 	Transport
 	gate      chan struct{}
 	exchanges atomic.Int32
-	together  atomic.Int32 // the most calls in one exchange
 }
 
-// Slots implements Transport.
-func (g *gated) Slots() int { return MaxSlots }
+func (*lone) Slots() int                          { return MaxSlots }
+func (*lone) Node(context.Context, string) string { return "" }
 
-// Node implements Transport: a single server.
-func (g *gated) Node(context.Context, string) string { return "" }
+// taken has all slots taken by callers, until the gate opens.
+func (l *lone) taken(t *testing.T, p *pipeline, callers *sync.WaitGroup) {
+	for range MaxSlots {
+		callers.Go(func() { p.Do(Within(t.Context(), patience), NewCall(anyScript, nil, 0)) })
+	}
+	require.Eventually(t, func() bool { return l.exchanges.Load() == MaxSlots }, patience, time.Millisecond)
+}
+
+// gated replies when told to, to each call with its own first argument.
+type gated struct {
+	lone
+	together atomic.Int32 // the most calls in one exchange
+}
+
+func newGated() *gated { return &gated{lone: lone{gate: make(chan struct{})}} }
 
 func (g *gated) Do(ctx context.Context, calls ...*Call) {
 	g.exchanges.Add(1)
@@ -62,7 +74,7 @@ func (p *pipeline) gathered() int {
 
 func TestPipelineSharesExchangesBeyondTheSlots(t *testing.T) {
 	t.Parallel()
-	server := &gated{gate: make(chan struct{})}
+	server := newGated()
 	p := pipelined(server)
 	const gathered, batches = 3 * fairBatch, 3
 	const callers = MaxSlots + gathered
@@ -87,13 +99,10 @@ func TestPipelineSharesExchangesBeyondTheSlots(t *testing.T) {
 
 func TestPipelineCallerCanGiveUp(t *testing.T) {
 	t.Parallel()
-	server := &gated{gate: make(chan struct{})}
+	server := newGated()
 	p := pipelined(server)
 	var wg sync.WaitGroup
-	for range MaxSlots {
-		wg.Go(func() { p.Do(Within(t.Context(), patience), NewCall(anyScript, nil, 0)) })
-	}
-	require.Eventually(t, func() bool { return server.exchanges.Load() == MaxSlots }, patience, time.Millisecond)
+	server.taken(t, p, &wg)
 	ctx, cancel := context.WithCancel(t.Context())
 	for _, caller := range []context.Context{Within(t.Context(), 20*time.Millisecond), Within(ctx, patience)} {
 		wg.Go(func() {
@@ -142,7 +151,7 @@ func TestPipelineKeepsNobodyPastItsDeadline(t *testing.T) {
 // TestPipelineUnderRandomEnds: callers that give up at any moment lose no slot and get no other's reply.
 func TestPipelineUnderRandomEnds(t *testing.T) {
 	t.Parallel()
-	server := &gated{gate: make(chan struct{})}
+	server := newGated()
 	p := pipelined(server)
 	stop := make(chan struct{})
 	var gatekeeper, wg sync.WaitGroup
@@ -176,7 +185,7 @@ func TestPipelineUnderRandomEnds(t *testing.T) {
 // A renewal is sent while the exchanges of callers take all slots, and others wait for one.
 func TestPipelineRenewalsGoAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := &gated{gate: make(chan struct{})}
+		server := newGated()
 		p := pipelined(server)
 		ctx := Within(t.Context(), time.Second)
 		var wg sync.WaitGroup
@@ -202,16 +211,9 @@ func TestPipelineRenewalsGoAhead(t *testing.T) {
 // unconnected is a server that nobody can connect to yet: as in go-redis, the end of the context ends the dial. The first
 // MaxSlots exchanges fail when gate says so.
 type unconnected struct {
-	Transport
-	connected, gate chan struct{}
-	exchanges       atomic.Int32
+	lone
+	connected chan struct{}
 }
-
-// Slots implements Transport.
-func (u *unconnected) Slots() int { return MaxSlots }
-
-// Node implements Transport.
-func (u *unconnected) Node(context.Context, string) string { return "" }
 
 func (u *unconnected) Do(ctx context.Context, calls ...*Call) {
 	if u.exchanges.Add(1) <= MaxSlots {
@@ -231,13 +233,10 @@ func (u *unconnected) Do(ctx context.Context, calls ...*Call) {
 // is sent all the same.
 func TestPipelineLeaderCanGiveUpADial(t *testing.T) {
 	t.Parallel()
-	server := &unconnected{connected: make(chan struct{}), gate: make(chan struct{})}
+	server := &unconnected{lone{gate: make(chan struct{})}, make(chan struct{})}
 	p := pipelined(server)
 	var busy, others sync.WaitGroup
-	for range MaxSlots {
-		busy.Go(func() { p.Do(Within(t.Context(), patience), NewCall(anyScript, nil, 0)) })
-	}
-	require.Eventually(t, func() bool { return server.exchanges.Load() == MaxSlots }, patience, time.Millisecond)
+	server.taken(t, p, &busy)
 	ctx, cancel := context.WithCancel(t.Context())
 	led := make(chan error, 1)
 	go func() {

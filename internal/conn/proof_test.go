@@ -26,6 +26,7 @@ type rehearsal struct {
 	when      []time.Time   // of the echoes
 }
 
+// answer is an error that a server has sent.
 type answer string
 
 func (a answer) Error() string { return string(a) }
