@@ -109,19 +109,13 @@ func (s *sequence) checkHolders(o *outcome) {
 		default:
 			a.gone = true // a reader whose time had passed
 		}
-		if had != noKey && has && o.after.ends(a.id) < min(had, o.now+a.ttl.Milliseconds()) {
-			s.fail("the lease of %s was shortened", a.id)
-		}
+		s.failIf(had != noKey && has && o.after.ends(a.id) < min(had, o.now+a.ttl.Milliseconds()), "the lease of %s was shortened", a.id)
 		if had != noKey && has && o.after.ends(a.id) < had && (o.kind == enterScript.Name || o.kind == heartbeatScript.Name) {
 			o.cut++
 		}
 	}
-	if s.few && max(o.cut, o.fromQueue()) > fewMost {
-		s.fail("%d readers cut and %d waiters admitted at once", o.cut, o.fromQueue())
-	}
-	if o.before.isForeign() && (o.after.lock != o.before.lock || o.after.lockEnds != o.before.lockEnds) {
-		s.fail("a foreigner's lock was changed")
-	}
+	s.failIf(s.few && max(o.cut, o.fromQueue()) > fewMost, "%d readers cut and %d waiters admitted at once", o.cut, o.fromQueue())
+	s.failIf(o.before.isForeign() && (o.after.lock != o.before.lock || o.after.lockEnds != o.before.lockEnds), "a foreigner's lock was changed")
 	for _, a := range o.admitted {
 		s.checkAdmitted(o, a)
 	}
@@ -133,9 +127,7 @@ func (s *sequence) checkGap(o *outcome) {
 	if s.gap == 0 || o.kind == downgradeScript.Name || o.kind == breakScript.Name && !o.breaks() || o.before.isFree() || o.before.isForeign() || o.sameLock() {
 		return
 	}
-	if !o.after.isFree() || o.after.free != o.now+s.gap.Milliseconds() {
-		s.fail("a released lock was not left free for the gap")
-	}
+	s.failIf(!o.after.isFree() || o.after.free != o.now+s.gap.Milliseconds(), "a released lock was not left free for the gap")
 }
 
 // checkAdmitted: a lock is granted to who asks or to who is queued, for a claim window, in the queue's order, and after the
@@ -143,22 +135,15 @@ func (s *sequence) checkGap(o *outcome) {
 func (s *sequence) checkAdmitted(o *outcome, a *simAttempt) {
 	rank := o.before.rank(a.c.instance, a.text)
 	direct := o.a == a && o.kind == enterScript.Name
-	if rank < 0 && !direct {
-		s.fail("%s was granted the lock, and neither asked nor waited", a.id)
-	}
-	if o.kind != enterScript.Name && o.kind != leaveScript.Name && o.kind != heartbeatScript.Name && o.kind != downgradeScript.Name && o.kind != breakScript.Name {
-		s.fail("%s granted the lock to %s", o.kind, a.id)
-	}
+	s.failIf(rank < 0 && !direct, "%s was granted the lock, and neither asked nor waited", a.id)
+	s.failIf(o.kind != enterScript.Name && o.kind != leaveScript.Name && o.kind != heartbeatScript.Name && o.kind != downgradeScript.Name && o.kind != breakScript.Name,
+		"%s granted the lock to %s", o.kind, a.id)
 	if want := o.now + a.window.Milliseconds(); o.after.ends(a.id) != want {
 		s.fail("%s was granted the lock for %d ms", a.id, o.after.ends(a.id)-o.now)
 	}
 	joins := o.before.isShared() && o.sameLock() || o.kind == downgradeScript.Name
-	if joins && a.mode != distributed.Shared {
-		s.fail("%s joined the readers", a.id)
-	}
-	if !joins && s.gap > 0 && s.resting(&o.after, o.now) {
-		s.fail("%s was granted the lock in the gap", a.id)
-	}
+	s.failIf(joins && a.mode != distributed.Shared, "%s joined the readers", a.id)
+	s.failIf(!joins && s.gap > 0 && s.resting(&o.after, o.now), "%s was granted the lock in the gap", a.id)
 	if longest := o.after.longest(); longest != a.queuedTTL() && !(a.shared() && longest > a.queuedTTL()) {
 		s.fail("%s was granted a lock that says T is %d ms", a.id, longest)
 	}
@@ -177,9 +162,7 @@ func (s *sequence) checkLimit(o *outcome, a *simAttempt, rank int) {
 			holders--
 		}
 	}
-	if holders > a.limit {
-		s.fail("%s is one of %d holders, and its limit is %d", a.id, holders, a.limit)
-	}
+	s.failIf(holders > a.limit, "%s is one of %d holders, and its limit is %d", a.id, holders, a.limit)
 }
 
 // resting reports that the lock is left free for foreigners.
@@ -194,20 +177,17 @@ func (s *sequence) checkTurn(o *outcome, a *simAttempt, rank int) {
 		ahead = ahead[:rank]
 	}
 	for _, p := range ahead {
-		if p.instance != o.a.c.instance && !s.dead(p, o.now) && !o.has(p) {
-			s.fail("%s was granted the lock before %s, which is ahead of it", a.id, p.instance)
-		}
-		if o.after.rank(p.instance, p.attempt) >= 0 && p.instance != o.a.c.instance {
-			s.fail("%s was granted the lock, and %s, which is dead, is still queued", a.id, p.instance)
-		}
+		s.failIf(p.instance != o.a.c.instance && !s.dead(p, o.now) && !o.has(p),
+			"%s was granted the lock before %s, which is ahead of it", a.id, p.instance)
+		s.failIf(o.after.rank(p.instance, p.attempt) >= 0 && p.instance != o.a.c.instance,
+			"%s was granted the lock, and %s, which is dead, is still queued", a.id, p.instance)
 	}
 	if rank < 0 || o.a == a || !s.dead(o.before.queue[rank], o.now) {
 		return
 	}
 	for _, p := range o.before.queue {
-		if p.instance != o.a.c.instance && !s.dead(p, o.now) && !o.has(p) {
-			s.fail("%s is dead and was granted the lock, though %s lives", a.id, p.instance)
-		}
+		s.failIf(p.instance != o.a.c.instance && !s.dead(p, o.now) && !o.has(p),
+			"%s is dead and was granted the lock, though %s lives", a.id, p.instance)
 	}
 }
 
@@ -241,9 +221,7 @@ func (s *sequence) checkQueue(o *outcome) {
 	next := 0
 	for _, p := range o.before.queue {
 		if i := o.after.rank(p.instance, p.attempt); i >= 0 {
-			if i != next {
-				s.fail("%s is at place %d; want %d", p.instance, i, next)
-			}
+			s.failIf(i != next, "%s is at place %d; want %d", p.instance, i, next)
 			next++
 			continue
 		}
@@ -255,13 +233,9 @@ func (s *sequence) checkQueue(o *outcome) {
 			s.fail("%s has vanished from the queue", p.instance)
 		}
 	}
-	if s.few && o.skipped > fewMost {
-		s.fail("%d dead waiters were skipped at once", o.skipped)
-	}
+	s.failIf(s.few && o.skipped > fewMost, "%d dead waiters were skipped at once", o.skipped)
 	for _, p := range o.after.queue[next:] {
-		if p.instance != o.a.c.instance || p.attempt != o.a.text || o.kind != enterScript.Name {
-			s.fail("%s is queued and was not", p.instance)
-		}
+		s.failIf(p.instance != o.a.c.instance || p.attempt != o.a.text || o.kind != enterScript.Name, "%s is queued and was not", p.instance)
 	}
 	if len(o.after.queue) > 0 && o.after.isFree() && !s.resting(&o.after, o.now) && o.serves() && !s.unfinished(o) {
 		s.fail("the lock is free though %s waits", o.after.queue[0].instance)
@@ -302,12 +276,8 @@ func (s *sequence) checkRepeat(o *outcome) {
 	if o.refuses() { // the state may say nothing of it any more, or there is another holder
 		before.told, before.free = o.after.told, o.after.free
 	}
-	if !o.after.equal(&before, !changes) {
-		s.fail("a repeat of %s has changed something", o.kind)
-	}
-	if !s.sameReply(o, changes) {
-		s.fail("the repeat of %s got %q after %q", o.kind, o.reply, s.reply)
-	}
+	s.failIf(!o.after.equal(&before, !changes), "a repeat of %s has changed something", o.kind)
+	s.failIf(!s.sameReply(o, changes), "the repeat of %s got %q after %q", o.kind, o.reply, s.reply)
 }
 
 func (s *sequence) sameReply(o *outcome, fences bool) bool {
@@ -342,9 +312,7 @@ func (s *sequence) hear(o *outcome) {
 	}
 	for _, p := range o.after.pushed {
 		m, ok := readMessage(p.text)
-		if !ok {
-			s.fail("message %q cannot be read", p.text)
-		}
+		s.failIf(!ok, "message %q cannot be read", p.text)
 		for _, c := range s.clients {
 			if m.kind == grantMessage && c.channel(s.key) == p.channel && c.now != nil && m.attempt == simID(c.now.number) {
 				c.receive(m.grant, s.now)
@@ -357,23 +325,13 @@ func (s *sequence) hear(o *outcome) {
 func (s *sequence) checkInvariants(o *outcome) {
 	v := &o.after
 	for _, ends := range []int64{v.stateEnds, v.queueEnds, v.waitersEnds, v.readersEnds} {
-		if ends == noTTL {
-			s.fail("a key has no TTL")
-		}
+		s.failIf(ends == noTTL, "a key has no TTL")
 	}
-	if v.lockEnds == noTTL && !v.isForeign() {
-		s.fail("the lock has no TTL")
-	}
-	if v.torn != "" || v.queueEnds != v.waitersEnds {
-		s.fail("queue and waiters differ: %s", v.torn)
-	}
-	if v.queued != (len(v.queue) > 0) {
-		s.fail("the state says %v to a queue of %d", v.queued, len(v.queue))
-	}
+	s.failIf(v.lockEnds == noTTL && !v.isForeign(), "the lock has no TTL")
+	s.failIf(v.torn != "" || v.queueEnds != v.waitersEnds, "queue and waiters differ: %s", v.torn)
+	s.failIf(v.queued != (len(v.queue) > 0), "the state says %v to a queue of %d", v.queued, len(v.queue))
 	for _, p := range v.queue {
-		if o.has(p) {
-			s.fail("%s holds the lock and is queued", p.instance)
-		}
+		s.failIf(o.has(p), "%s holds the lock and is queued", p.instance)
 	}
 	if v.isShared() {
 		s.checkReaders(o)
@@ -385,9 +343,7 @@ func (s *sequence) checkInvariants(o *outcome) {
 func (s *sequence) checkStretched(o *outcome) {
 	kind := readStanding(o.reply, time.Time{}).kind
 	answered := (kind == hasPlace && !s.unfinished(o) || kind == heldByOther) && (o.kind == enterScript.Name || o.kind == heartbeatScript.Name)
-	if answered && o.after.isStretched(o.now) {
-		s.fail("the lock lasts for %d ms, longer than any lease", o.after.lockEnds-o.now)
-	}
+	s.failIf(answered && o.after.isStretched(o.now), "the lock lasts for %d ms, longer than any lease", o.after.lockEnds-o.now)
 	if kind == hasPlace && !s.unfinished(o) && o.a.limit > 0 && o.after.isShared() && o.after.queue[0].instance == o.a.c.instance && !s.few {
 		if last := o.after.readers[len(o.after.readers)-1].ends; last > o.now+o.after.longest() {
 			s.fail("a holder that the head waits for lasts for %d ms, longer than any lease", last-o.now)
@@ -406,9 +362,8 @@ func (s *sequence) checkReaders(o *outcome) {
 	if s.stretched == v.value() && !cut {                                                                   // renewals have shortened shares, and a reader of a longer T has left
 		last = v.lockEnds
 	}
-	if last != v.lockEnds || v.readersEnds < v.lockEnds {
-		s.fail("the lock expires at %d, its last reader at %d, their list at %d", v.lockEnds, last, v.readersEnds)
-	}
+	s.failIf(last != v.lockEnds || v.readersEnds < v.lockEnds,
+		"the lock expires at %d, its last reader at %d, their list at %d", v.lockEnds, last, v.readersEnds)
 }
 
 // checkBeliefs: what the clients believe is true, and no two of them exclude each other.
@@ -418,9 +373,7 @@ func (s *sequence) checkBeliefs(o *outcome) {
 		if a.deleted || !a.until.After(s.now) {
 			continue
 		}
-		if o.after.ends(a.id) == noKey {
-			s.fail("%s believes it holds the lock for another %v, and does not", a.id, a.until.Sub(s.now))
-		}
+		s.failIf(o.after.ends(a.id) == noKey, "%s believes it holds the lock for another %v, and does not", a.id, a.until.Sub(s.now))
 		if holder != nil && !(holder.shared() && a.shared()) {
 			s.fail("two holders: %s and %s", holder.id, a.id)
 		}

@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
@@ -219,12 +220,7 @@ func (c *simClient) replied(r *simRequest, reply string, now time.Time) {
 		return
 	}
 	if r.kind() == leaveScript.Name || r.kind() == releaseScript.Name {
-		for i, t := range c.tasks {
-			if t == r {
-				c.tasks = append(c.tasks[:i:i], c.tasks[i+1:]...)
-				break
-			}
-		}
+		c.tasks = slices.DeleteFunc(c.tasks, func(t *simRequest) bool { return t == r })
 		return
 	}
 	if c.out != r {
@@ -232,10 +228,8 @@ func (c *simClient) replied(r *simRequest, reply string, now time.Time) {
 	}
 	c.out = nil
 	switch r.kind() {
-	case enterScript.Name:
-		c.entered(readStanding(reply, r.sent), r, now)
-	case heartbeatScript.Name:
-		c.beaten(readStanding(reply, r.sent), r, now)
+	case enterScript.Name, heartbeatScript.Name:
+		c.stands(readStanding(reply, r.sent), r, now)
 	case renewScript.Name, renewOneScript.Name:
 		c.renewed(readRenew(reply).held, r)
 	case renewAllScript.Name:
@@ -251,30 +245,17 @@ func (c *simClient) replied(r *simRequest, reply string, now time.Time) {
 	}
 }
 
-func (c *simClient) entered(s standing, r *simRequest, now time.Time) {
-	switch s.kind {
-	case hasLease:
+func (c *simClient) stands(s standing, r *simRequest, now time.Time) {
+	switch {
+	case s.kind == hasLease:
 		c.take(s.grant, now)
-	case hasPlace:
+	case s.kind != hasPlace:
+		c.end()
+	case r.a.early != nil: // it came before the answer to the enter
 		r.a.state = waiting
-		if r.a.early != nil {
-			c.receive(*r.a.early, now)
-		} else {
-			r.a.since = r.sent
-		}
+		c.receive(*r.a.early, now)
 	default:
-		c.end()
-	}
-}
-
-func (c *simClient) beaten(s standing, r *simRequest, now time.Time) {
-	switch s.kind {
-	case hasLease:
-		c.receive(s.grant, now)
-	case hasPlace:
-		r.a.since = r.sent
-	default:
-		c.end()
+		r.a.state, r.a.since = waiting, r.sent
 	}
 }
 

@@ -40,7 +40,7 @@ func TestTheCrowdIsServedAsByTheGeneralPartForLong(t *testing.T) {
 
 func serveAsInGeneral(t *testing.T, sequences uint64) {
 	t.Helper()
-	f := &scriptFuzz{seed: testseed.Seed(t), total: sequences, tolerated: make(map[*toleration]int)}
+	f := newScriptFuzz(testseed.Seed(t), sequences)
 	one, clock := redistest.StartWithClock(t, simEpoch)
 	k := newScriptServer(t, one, clock, mutant{})
 	two, clock := redistest.StartWithClock(t, simEpoch)
@@ -53,7 +53,7 @@ func serveAsInGeneral(t *testing.T, sequences uint64) {
 
 func holdInAnyOrder(t *testing.T, sequences uint64) {
 	t.Helper()
-	f := &scriptFuzz{seed: testseed.Seed(t), total: sequences, tolerated: make(map[*toleration]int)}
+	f := newScriptFuzz(testseed.Seed(t), sequences)
 	var servers []*scriptServer
 	for range runtime.GOMAXPROCS(0) + 1 { // one is busy while another's replies are read
 		server, clock := redistest.StartWithClock(t, simEpoch)
@@ -86,6 +86,10 @@ type scriptFuzz struct {
 	next      uint64              // guarded by mu, as all below
 	failed    *sequence           // the first
 	tolerated map[*toleration]int // by how many
+}
+
+func newScriptFuzz(seed, total uint64) *scriptFuzz {
+	return &scriptFuzz{seed: seed, total: total, tolerated: make(map[*toleration]int)}
 }
 
 func (f *scriptFuzz) run(servers ...*scriptServer) {

@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,9 +30,7 @@ func (s *sequence) checkFences(o *outcome) {
 			s.checkBlock(o, r.grant)
 		}
 	}
-	if o.after.fence < s.top {
-		s.fail("the state's fence fell from %q to %q", s.top, o.after.fence)
-	}
+	s.failIf(o.after.fence < s.top, "the state's fence fell from %q to %q", s.top, o.after.fence)
 	s.top = o.after.fence
 }
 
@@ -46,23 +45,18 @@ func (s *sequence) checkBlock(o *outcome, g grant) {
 func (s *sequence) checkFence(o *outcome, fence string, count uint64) {
 	clock := string(appendFence(nil, uint64(s.now.UnixNano())))
 	last := string(appendFence(nil, parseFence(fence)+count-1))
-	if len(fence) != fenceDigits || fence <= s.top || fence < clock || last > o.after.fence {
-		s.fail("fence %s and %d more after %q, at %s, with %q reserved", fence, count-1, s.top, clock, o.after.fence)
-	}
+	s.failIf(len(fence) != fenceDigits || fence <= s.top || fence < clock || last > o.after.fence,
+		"fence %s and %d more after %q, at %s, with %q reserved", fence, count-1, s.top, clock, o.after.fence)
 }
 
 // checkMessages: a grant to a waiter is announced to it, holders are notified of the first waiter, that the last has left, and once that
 // a caller was refused, and the head of the queue of the gap. Nothing else is published but the question whether a waiter lives.
 func (s *sequence) checkMessages(o *outcome) {
-	if o.after.told && len(o.admitted) > 0 {
-		s.fail("a new holder counts as told of a refusal")
-	}
+	s.failIf(o.after.told && len(o.admitted) > 0, "a new holder counts as told of a refusal")
 	got := make(map[string]int)
 	for _, p := range o.after.pushed {
 		m, ok := readMessage(p.text)
-		if !ok {
-			s.fail("message %q cannot be read", p.text)
-		}
+		s.failIf(!ok, "message %q cannot be read", p.text)
 		got[fmt.Sprint(m.kind, " ", p.channel, " ", m.attempt)]++
 		if m.kind == grantMessage {
 			s.checkGrantMessage(o, p, m)
@@ -93,9 +87,7 @@ func (s *sequence) checkMessages(o *outcome) {
 			delete(got, fmt.Sprint(news, " ", channelOf(system, process), " ", attempt))
 		}
 		for key := range got {
-			if s.few && strings.HasPrefix(key, news) {
-				s.fail("message %s to one reader more", key)
-			}
+			s.failIf(s.few && strings.HasPrefix(key, news), "message %s to one reader more", key)
 		}
 	}
 	if len(o.after.queue) == 0 {
@@ -156,12 +148,8 @@ func (o *outcome) moves() bool {
 	if o.kind != enterScript.Name || o.a.nowait || readStanding(o.reply, time.Time{}).kind == outdated {
 		return false
 	}
-	for _, p := range o.before.queue {
-		if p.instance == o.a.c.instance {
-			return p.number() < o.a.number // else a copy comes late
-		}
-	}
-	return false
+	i := slices.IndexFunc(o.before.queue, func(p queuedPlace) bool { return p.instance == o.a.c.instance })
+	return i >= 0 && o.before.queue[i].number() < o.a.number // else a copy comes late
 }
 
 // firstWaits reports that an enter found the lock held and nobody queued.
@@ -169,12 +157,8 @@ func (o *outcome) firstWaits() bool {
 	if o.kind != enterScript.Name || readStanding(o.reply, time.Time{}).kind != hasPlace || !o.sameLock() {
 		return false
 	}
-	for _, p := range o.before.queue {
-		if p.instance != o.a.c.instance {
-			return false
-		}
-	}
-	return o.before.rank(o.a.c.instance, o.a.text) < 0
+	others := slices.ContainsFunc(o.before.queue, func(p queuedPlace) bool { return p.instance != o.a.c.instance })
+	return !others && o.before.rank(o.a.c.instance, o.a.text) < 0
 }
 
 // refuses reports that a caller that would not wait found the lock held and nobody queued.

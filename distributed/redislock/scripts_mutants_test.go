@@ -156,6 +156,15 @@ type mutant struct{ what, old, broken string }
 // mostSequences is so many that no mutant is missed by chance: the rarest are found by one sequence in thousands.
 const mostSequences = 300_000
 
+// finds has the mutant of a server found by one of so many sequences.
+func finds(t *testing.T, k *scriptServer, seed, total uint64) {
+	t.Helper()
+	f := newScriptFuzz(seed, total)
+	f.run(k)
+	require.NotNil(t, f.failed, "not found by %d sequences", total)
+	t.Logf("found by sequence %d: %s", f.failed.index, f.failed.failure)
+}
+
 // TestBrokenScriptsAreFound shows that TestScriptsHoldInAnyOrder fails when a line of a script is wrong: each time for
 // another eighth of the lines, in `make test-long` all of them.
 func TestBrokenScriptsAreFound(t *testing.T) {
@@ -169,10 +178,7 @@ func TestBrokenScriptsAreFound(t *testing.T) {
 	for _, m := range all {
 		t.Run(strings.ReplaceAll(m.what, " ", "_"), func(t *testing.T) {
 			server.Do("FLUSHALL") // the clock begins anew
-			f := &scriptFuzz{seed: seed, total: mostSequences, tolerated: make(map[*toleration]int)}
-			f.run(newScriptServer(t, server, clock, m))
-			require.NotNil(t, f.failed, "not found by %d sequences", f.total)
-			t.Logf("found by sequence %d: %s", f.failed.index, f.failed.failure)
+			finds(t, newScriptServer(t, server, clock, m), seed, mostSequences)
 		})
 	}
 }
@@ -187,12 +193,9 @@ func TestABrokenCrowdIsFound(t *testing.T) {
 		t.Run(strings.ReplaceAll(m.what, " ", "_"), func(t *testing.T) {
 			one.Do("FLUSHALL") // the clocks begin anew
 			two.Do("FLUSHALL")
-			f := &scriptFuzz{seed: seed, total: mostSequences / 30, tolerated: make(map[*toleration]int)}
 			k := newScriptServer(t, one, clock, m)
 			k.twin = newScriptServer(t, two, twinClock, mutant{}, general)
-			f.run(k)
-			require.NotNil(t, f.failed, "not found by %d sequences", f.total)
-			t.Logf("found by sequence %d: %s", f.failed.index, f.failed.failure)
+			finds(t, k, seed, mostSequences/30)
 		})
 	}
 }

@@ -30,9 +30,7 @@ func (s *sequence) checkReply(o *outcome) {
 	case downgradeScript.Name:
 		r := readRefill(o.reply)
 		s.checkRenewed(o, o.a, renewReply{r.held, r.grant.contended})
-		if r.held && !o.after.isShared() {
-			s.fail("a downgraded lease is exclusive")
-		}
+		s.failIf(r.held && !o.after.isShared(), "a downgraded lease is exclusive")
 		s.checkReadersEntered(o, r.held)
 	case breakScript.Name:
 		s.checkBroken(o)
@@ -64,12 +62,9 @@ func (s *sequence) checkEntered(o *outcome, r standing) {
 	}
 	s.checkReadersEntered(o, o.after.isShared() && (o.moves() || o.partsFrom(o.a.prev)))
 	has, rank := o.after.ends(o.a.id) != noKey, o.after.rank(o.a.c.instance, o.a.text)
-	if (r.kind == hasLease) != (has && r.kind != outdated) || (r.kind == hasPlace) != (rank >= 0 && r.kind != outdated) {
-		s.fail("enter replied %q", o.reply)
-	}
-	if o.a.ended != 0 && o.now <= o.a.ended+o.a.past() && r.kind != outdated {
-		s.fail("an attempt that has ended entered")
-	}
+	s.failIf((r.kind == hasLease) != (has && r.kind != outdated) || (r.kind == hasPlace) != (rank >= 0 && r.kind != outdated),
+		"enter replied %q", o.reply)
+	s.failIf(o.a.ended != 0 && o.now <= o.a.ended+o.a.past() && r.kind != outdated, "an attempt that has ended entered")
 	switch r.kind {
 	case hasLease:
 		s.checkContended(o, true, r.grant.contended)
@@ -77,14 +72,10 @@ func (s *sequence) checkEntered(o *outcome, r standing) {
 	case hasPlace:
 		s.checkPosition(o, r.position, rank)
 	case heldByOther:
-		if !o.a.nowait {
-			s.fail("an enter that would wait was refused")
-		}
+		s.failIf(!o.a.nowait, "an enter that would wait was refused")
 		s.checkRefused(o)
 	case outdated:
-		if o.a == o.client.current() {
-			s.fail("the latest attempt is outdated")
-		}
+		s.failIf(o.a == o.client.current(), "the latest attempt is outdated")
 		s.checkUntouched(o)
 	default:
 		s.fail("enter replied %q", o.reply)
@@ -104,9 +95,7 @@ func (a *simAttempt) past() int64 { return max(10_000, 2*a.ttl.Milliseconds()) }
 
 // checkRefused: there was something in the way of an enter that does not wait.
 func (s *sequence) checkRefused(o *outcome) {
-	if o.after.isFree() && len(o.after.queue) == 0 && !s.resting(&o.after, o.now) {
-		s.fail("an enter was refused a free lock")
-	}
+	s.failIf(o.after.isFree() && len(o.after.queue) == 0 && !s.resting(&o.after, o.now), "an enter was refused a free lock")
 	if o.a.mode == distributed.Shared && o.after.isShared() && len(o.after.queue) == 0 && o.after.room(o.a.limit, o.now) {
 		s.tolerate(refusedReader)
 	}
@@ -146,17 +135,13 @@ func (s *sequence) checkPosition(o *outcome, p position, rank int) {
 	if o.a.limit > 0 && rank == 0 && o.after.isShared() {
 		rest = o.untilRoom(rest)
 	}
-	if s.unfinished(o) && o.after.isFree() && p != (position{}) {
-		s.fail("place %d for %v, and the dead before it have not all been skipped", p.rank, p.rest)
-	}
+	s.failIf(s.unfinished(o) && o.after.isFree() && p != (position{}),
+		"place %d for %v, and the dead before it have not all been skipped", p.rank, p.rest)
 	goesOn := s.unfinished(o) && p == position{}
-	if !goesOn && (p.rank != int64(rank) || p.rest != time.Duration(rest)*time.Millisecond) {
-		s.fail("place %d for %v; want %d, %d ms", p.rank, p.rest, rank, rest)
-	}
+	s.failIf(!goesOn && (p.rank != int64(rank) || p.rest != time.Duration(rest)*time.Millisecond),
+		"place %d for %v; want %d, %d ms", p.rank, p.rest, rank, rest)
 	// A key of another type is noticed by an attempt to set it only, which is not made in the gap.
-	if p.foreign != o.after.isForeign() && !goesOn && !(o.after.lock == "" && s.resting(&o.after, o.now)) {
-		s.fail("place with foreign %v", p.foreign)
-	}
+	s.failIf(p.foreign != o.after.isForeign() && !goesOn && !(o.after.lock == "" && s.resting(&o.after, o.now)), "place with foreign %v", p.foreign)
 	if i := o.after.queue[rank]; i.beat != o.now || i.ttl != o.a.queuedTTL() || i.process != o.a.c.process.process {
 		s.fail("the place is not refreshed: %v", i)
 	}
@@ -191,48 +176,34 @@ func (s *sequence) checkBeaten(o *outcome, r standing) {
 	default:
 		s.fail("heartbeat replied %q", o.reply)
 	}
-	if has != (r.kind == hasLease) || !has && (rank >= 0) != (r.kind == hasPlace) {
-		s.fail("heartbeat replied %q", o.reply)
-	}
+	s.failIf(has != (r.kind == hasLease) || !has && (rank >= 0) != (r.kind == hasPlace), "heartbeat replied %q", o.reply)
 }
 
 // checkWindow: a grant that was found again lasts for a claim window at least.
 func (s *sequence) checkWindow(o *outcome) {
-	if o.after.ends(o.a.id) < o.now+o.a.window.Milliseconds() {
-		s.fail("a grant for less than the claim window")
-	}
+	s.failIf(o.after.ends(o.a.id) < o.now+o.a.window.Milliseconds(), "a grant for less than the claim window")
 }
 
 func (s *sequence) checkLeft(o *outcome) {
 	had, rank := o.before.ends(o.a.id) != noKey, o.before.rank(o.a.c.instance, o.a.text)
-	if o.after.ends(o.a.id) != noKey || o.after.rank(o.a.c.instance, o.a.text) >= 0 {
-		s.fail("the attempt has left, and is still there")
-	}
-	if had && o.reply != "released" || !had && rank >= 0 && o.reply != "left" {
-		s.fail("leave replied %q", o.reply)
-	}
+	s.failIf(o.after.ends(o.a.id) != noKey || o.after.rank(o.a.c.instance, o.a.text) >= 0, "the attempt has left, and is still there")
+	s.failIf(had && o.reply != "released" || !had && rank >= 0 && o.reply != "left", "leave replied %q", o.reply)
 	if rank >= 0 {
 		o.a.leftAPlace = true
 	}
 	s.checkReadersEntered(o, o.partsFrom(o.a))
 	switch o.reply {
 	case "released":
-		if !had && o.a.released == 0 && !o.a.leftAPlace {
-			s.fail("released what it did not have")
-		}
+		s.failIf(!had && o.a.released == 0 && !o.a.leftAPlace, "released what it did not have")
 	case "left":
-		if rank < 0 {
-			s.fail("left a place it did not have")
-		}
+		s.failIf(rank < 0, "left a place it did not have")
 	case "lost":
 		if o.a.released != 0 {
 			s.falselyLost(o, o.a)
 		}
 		s.checkUntouched(o)
 	case "over":
-		if o.a.c.arrived <= o.a.number {
-			s.fail("leave speaks of a later attempt: there is none")
-		}
+		s.failIf(o.a.c.arrived <= o.a.number, "leave speaks of a later attempt: there is none")
 		s.checkUntouched(o)
 	default:
 		s.fail("leave replied %q", o.reply)
@@ -255,9 +226,7 @@ func (s *sequence) checkReleased(o *outcome) {
 
 // checkUntouched: nothing was found, and nothing was done.
 func (s *sequence) checkUntouched(o *outcome) {
-	if !o.after.equal(&o.before, true) {
-		s.fail("%s replied %q and has changed something", o.kind, o.reply)
-	}
+	s.failIf(!o.after.equal(&o.before, true), "%s replied %q and has changed something", o.kind, o.reply)
 }
 
 func (s *sequence) checkRenewed(o *outcome, a *simAttempt, r renewReply) {
@@ -265,23 +234,17 @@ func (s *sequence) checkRenewed(o *outcome, a *simAttempt, r renewReply) {
 	if (o.kind == renewAllScript.Name || o.kind == renewOneScript.Name) && a.asked && o.before.isShared() && has && !r.held {
 		return // they know exclusive leases only, and their client does not believe them
 	}
-	if r.held != has {
-		s.fail("%s says of %s: held %v", o.kind, a.id, r.held)
-	}
+	s.failIf(r.held != has, "%s says of %s: held %v", o.kind, a.id, r.held)
 	s.checkContended(o, r.held, r.contended)
 	want := o.now + o.a.ttl.Milliseconds()
 	if o.kind == downgradeScript.Name && o.before.isShared() { // a repeat, which shortens nothing
 		want = max(want, o.before.ends(a.id))
 	}
-	if r.held && o.after.ends(a.id) != want {
-		s.fail("%s renewed %s for %d ms", o.kind, a.id, o.after.ends(a.id)-o.now)
-	}
+	s.failIf(r.held && o.after.ends(a.id) != want, "%s renewed %s for %d ms", o.kind, a.id, o.after.ends(a.id)-o.now)
 }
 
 func (s *sequence) checkContended(o *outcome, held, contended bool) {
-	if held && contended != (len(o.after.queue) > 0) {
-		s.fail("contended %v with a queue of %d", contended, len(o.after.queue))
-	}
+	s.failIf(held && contended != (len(o.after.queue) > 0), "contended %v with a queue of %d", contended, len(o.after.queue))
 }
 
 // toleration is something that is not as it should be, and does little harm.
@@ -320,24 +283,17 @@ func (s *sequence) checkBroken(o *outcome) {
 	if o.before.isShared() {
 		now = prefix + "s:" + o.before.value()
 	}
-	if o.breaks() != (found == now) {
-		s.fail("break of %q replied %q", found, o.reply)
-	}
+	s.failIf(o.breaks() != (found == now), "break of %q replied %q", found, o.reply)
 	if !o.breaks() {
-		if o.reply != "other" || o.before.lock != o.after.lock || len(o.before.queue) != len(o.after.queue) {
-			s.fail("break replied %q and changed the lock", o.reply)
-		}
+		s.failIf(o.reply != "other" || o.before.lock != o.after.lock || len(o.before.queue) != len(o.after.queue),
+			"break replied %q and changed the lock", o.reply)
 		return
 	}
-	if !o.after.isFree() && o.before.value() >= o.after.value() {
-		s.fail("after a break, the fence is %s, and it was %s", o.after.value(), o.before.value())
-	}
+	s.failIf(!o.after.isFree() && o.before.value() >= o.after.value(),
+		"after a break, the fence is %s, and it was %s", o.after.value(), o.before.value())
 	w := words(strings.TrimPrefix(o.reply, "broken "))
 	fence := w.next()
-	if fence <= o.before.value() || !o.after.isFree() && fence >= o.after.value() {
-		s.fail("a break skipped the fence %s, between %s and %s", fence, o.before.value(), o.after.value())
-	}
-	if len(o.after.queue) > 0 && o.after.isFree() && s.gap == 0 && !s.unfinished(o) {
-		s.fail("after a break, the lock is free, and somebody is queued")
-	}
+	s.failIf(fence <= o.before.value() || !o.after.isFree() && fence >= o.after.value(),
+		"a break skipped the fence %s, between %s and %s", fence, o.before.value(), o.after.value())
+	s.failIf(len(o.after.queue) > 0 && o.after.isFree() && s.gap == 0 && !s.unfinished(o), "after a break, the lock is free, and somebody is queued")
 }

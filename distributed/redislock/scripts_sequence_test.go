@@ -411,9 +411,7 @@ func (s *sequence) done() bool {
 	}
 	for _, c := range s.clients {
 		if c.now != nil || c.wants || len(c.tasks) > 0 {
-			if s.now.After(s.drainUntil) {
-				s.fail("%s has not been served when all should be", c.instance)
-			}
+			s.failIf(s.now.After(s.drainUntil), "%s has not been served when all should be", c.instance)
 			return s.failure != ""
 		}
 	}
@@ -430,6 +428,13 @@ func (s *sequence) fail(format string, args ...any) {
 	if s.failure == "" {
 		s.failure = fmt.Sprintf(format, args...)
 		s.note("WRONG: %s", s.failure)
+	}
+}
+
+// failIf is fail if something is wrong. What it prints has to be safe in any case.
+func (s *sequence) failIf(wrong bool, format string, args ...any) {
+	if wrong {
+		s.fail(format, args...)
 	}
 }
 

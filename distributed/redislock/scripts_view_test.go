@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -230,30 +231,12 @@ func (v *keysView) value() string { return v.lock[strings.LastIndexByte(v.lock, 
 
 // rank is the place of an attempt in the queue, or -1.
 func (v *keysView) rank(instance, attempt string) int {
-	for i, p := range v.queue {
-		if p.instance == instance && p.attempt == attempt {
-			return i
-		}
-	}
-	return -1
+	return slices.IndexFunc(v.queue, func(p queuedPlace) bool { return p.instance == instance && p.attempt == attempt })
 }
 
 // equal reports that two views show the same, apart from the last fence if that may differ.
 func (v *keysView) equal(o *keysView, fences bool) bool {
-	if v.lock != o.lock || v.lockEnds != o.lockEnds || fences && v.fence != o.fence || v.queued != o.queued || v.told != o.told || v.free != o.free ||
-		v.stateEnds != o.stateEnds || v.queueEnds != o.queueEnds || v.readersEnds != o.readersEnds ||
-		len(v.queue) != len(o.queue) || len(v.readers) != len(o.readers) {
-		return false
-	}
-	for i := range v.queue {
-		if v.queue[i] != o.queue[i] {
-			return false
-		}
-	}
-	for i := range v.readers {
-		if v.readers[i] != o.readers[i] {
-			return false
-		}
-	}
-	return true
+	return v.lock == o.lock && v.lockEnds == o.lockEnds && (!fences || v.fence == o.fence) && v.queued == o.queued && v.told == o.told &&
+		v.free == o.free && v.stateEnds == o.stateEnds && v.queueEnds == o.queueEnds && v.readersEnds == o.readersEnds &&
+		slices.Equal(v.queue, o.queue) && slices.Equal(v.readers, o.readers)
 }
