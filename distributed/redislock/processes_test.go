@@ -37,9 +37,3 @@ func TestHotKey(t *testing.T) {
 	s := redistest.Start(t)
 	testlocker.HotKey(t, func() distributed.Backend { return open(t, s.Addr) })
 }
-
-func TestLockerOverAnOutage(t *testing.T) {
-	testscope.Long(t, "takes a server away, and brings it back")
-	s := redistest.Start(t)
-	testlocker.Outage(t, open(t, s.Addr), s.Server)
-}
