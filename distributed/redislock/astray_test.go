@@ -85,6 +85,9 @@ func TestMessagesAreExpectedWhileSomebodyWaitsOrHolds(t *testing.T) { // rule R1
 	})
 }
 
+// defaultTTL is T unless set: H is 833 ms.
+const defaultTTL = 5 * time.Second
+
 // handOver passes a key to and fro between backends for d, and returns how often, and the longest time that it took.
 func handOver(t *testing.T, d time.Duration, key string, all []*Backend) (n int, longest time.Duration) {
 	t.Helper()
@@ -126,20 +129,29 @@ func handOver(t *testing.T, d time.Duration, key string, all []*Backend) (n int,
 	return n, longest
 }
 
-// defaultTTL is T unless set: H is 833 ms.
-const defaultTTL = 5 * time.Second
-
-// moved waits until no backend is subscribed at the servers that were left, and all are at others. It is to take 2 H.
-func moved(t *testing.T, start time.Time, from *redistest.Server, all int, to ...*redistest.Server) {
+// paced passes a key to and fro, also while something changes by which the subscriptions move from a server to others. That is to take 2 H, and
+// afterwards the key goes from hand to hand by messages again.
+func paced(t *testing.T, key string, all []*Backend, change func(), from *redistest.Server, to ...*redistest.Server) {
 	t.Helper()
-	redistest.Eventually(t, patience, "all subscriptions have moved", func() bool {
-		n := 0
-		for _, s := range to {
-			n += subscribedAt(s)
-		}
-		return n == all && subscribedAt(from) == 0
+	before, _ := handOver(t, 2*time.Second, key, all)
+	change()
+	start := time.Now()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		redistest.Eventually(t, patience, "all subscriptions have moved", func() bool {
+			n := 0
+			for _, s := range to {
+				n += subscribedAt(s)
+			}
+			return n == len(all) && subscribedAt(from) == 0
+		})
+		inTimeSince(t, start, "subscriptions have moved", time.Since(start), 2*distributed.HeartbeatInterval(defaultTTL))
 	})
-	inTimeSince(t, start, "subscriptions have moved", time.Since(start), 2*distributed.HeartbeatInterval(defaultTTL))
+	handOver(t, 3*time.Second, key, all)
+	wg.Wait()
+	after, longest := handOver(t, 2*time.Second, key, all)
+	t.Logf("%d hand-overs before, %d after in 2 s by %d, the longest took %v", before, after, len(all), longest)
+	require.Greater(t, after, before/10)
 }
 
 // A hot key goes from process to process by messages again soon after its name has led to the promoted replica, while the old primary lives.
@@ -150,21 +162,13 @@ func TestAHotKeyIsQuickAfterItsNameLeadsToAnotherServer(t *testing.T) { // rule 
 	to := redistest.Start(t, "--repl-diskless-sync-delay", "0", "--replicaof", "127.0.0.1 "+fmt.Sprint(from.Port))
 	p := redistest.NewProxy(t, from.Addr)
 	all := []*Backend{open(t, p.Addr), open(t, p.Addr), open(t, p.Addr)}
-	before, _ := handOver(t, 2*time.Second, key(t), all)
-	require.Equal(t, len(all), subscribedAt(from))
-	redistest.Eventually(t, patience, "the replica has the data", func() bool {
-		info, _ := to.Do("INFO", "replication").(string)
-		return strings.Contains(info, "master_link_status:up")
-	})
-	leads(p, from, to)
-	start := time.Now()
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	wg.Go(func() { moved(t, start, from, len(all), to) })
-	handOver(t, 3*time.Second, key(t), all)
-	after, longest := handOver(t, 2*time.Second, key(t), all)
-	t.Logf("%d hand-overs before, %d after in 2 s, the longest took %v", before, after, longest)
-	require.Greater(t, after, before/10)
+	paced(t, key(t), all, func() {
+		require.Equal(t, len(all), subscribedAt(from))
+		redistest.Eventually(t, patience, "the replica has the data", func() bool {
+			return info(to.Do("INFO", "replication"), "master_link_status") == "up"
+		})
+		leads(p, from, to)
+	}, from, to)
 }
 
 // A cluster is made smaller, and the node that was removed goes on running: subscriptions leave it, and the locks whose slots it had are
@@ -189,16 +193,7 @@ func TestSubscriptionsLeaveANodeThatLeftTheCluster(t *testing.T) { // rule R10
 			hot = fmt.Sprint(key(t), i)
 		}
 	}
-	before, _ := handOver(t, 2*time.Second, hot, all)
-	c.Remove()
-	start := time.Now()
-	var wg sync.WaitGroup
-	wg.Go(func() { moved(t, start, last, len(all), c.Nodes[:2]...) })
-	handOver(t, 3*time.Second, hot, all)
-	wg.Wait()
-	after, longest := handOver(t, 2*time.Second, hot, all)
-	t.Logf("%d hand-overs before, %d after in 2 s by %d, the longest took %v", before, after, len(all), longest)
-	require.Greater(t, after, before/10)
+	paced(t, hot, all, c.Remove, last, c.Nodes[:2]...)
 	for i := range 30 { // of which a third were there
 		release(t, newUser(t, all[0]).lasting(defaultTTL).lease(fmt.Sprint(key(t), "-", i)))
 	}
@@ -211,11 +206,7 @@ func TestAReshardMovesNoSubscription(t *testing.T) { // rule R10
 	c := redistest.StartCluster(t)
 	var log testlocker.Log
 	all := []*Backend{with(t, c.Client(), WithLogger(log.Logger())), with(t, c.Client(), WithLogger(log.Logger())), with(t, c.Client(), WithLogger(log.Logger()))}
-	from, slot := c.Owner(key(t))
-	to := c.Nodes[0]
-	if to == from {
-		to = c.Nodes[1]
-	}
+	slot, from, to := aMove(c, key(t))
 	var wg sync.WaitGroup
 	wg.Go(func() { handOver(t, 4*time.Second, key(t), all) })
 	time.Sleep(time.Second)
@@ -231,16 +222,9 @@ func TestSubscriptionsAreAtThePrimaryAfterAFailover(t *testing.T) { // rule R10
 	group := redistest.StartSentinel(t)
 	var log testlocker.Log
 	all := []*Backend{with(t, group.Client(), WithLogger(log.Logger())), with(t, group.Client(), WithLogger(log.Logger()))}
-	before, _ := handOver(t, 2*time.Second, key(t), all)
-	require.Equal(t, len(all), subscribedAt(group.Primary))
-	group.Failover()
-	start := time.Now()
-	var wg sync.WaitGroup
-	wg.Go(func() { moved(t, start, group.Primary, len(all), group.Replica) })
-	handOver(t, 3*time.Second, key(t), all)
-	wg.Wait()
-	after, longest := handOver(t, 2*time.Second, key(t), all)
-	t.Logf("%d hand-overs before, %d after in 2 s, the longest took %v", before, after, longest)
-	require.Greater(t, after, before/10)
+	paced(t, key(t), all, func() {
+		require.Equal(t, len(all), subscribedAt(group.Primary))
+		group.Failover()
+	}, group.Primary, group.Replica)
 	require.LessOrEqual(t, log.Count("subscription lost"), len(all))
 }

@@ -3,14 +3,18 @@ package redislock
 import (
 	"errors"
 	"fmt"
+	"net"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testlocker"
 	"github.com/wllock/wllock/internal/testscope"
 )
 
@@ -29,9 +33,7 @@ func TestTheDocumentedACLLineIsEnoughInACluster(t *testing.T) {
 	require.NoError(t, b.Ping(t.Context()))
 	for i := range 9 {
 		l := newUser(t, b).lease(fmt.Sprint("shop:product:", i))
-		p := newUser(t, b).place(fmt.Sprint("shop:product:", i))
-		release(t, l)
-		release(t, granted(t, p))
+		passOn(t, l, newUser(t, b).place(fmt.Sprint("shop:product:", i)))
 	}
 	for _, n := range c.Nodes {
 		require.Empty(t, n.Do("ACL", "LOG"), "nothing was refused")
@@ -55,11 +57,7 @@ func TestClusterReshardHasOneEffect(t *testing.T) {
 	moved := make(chan struct{})
 	go func() {
 		defer close(moved)
-		from, slot := c.Owner(key)
-		to := c.Nodes[0]
-		if to == from {
-			to = c.Nodes[1]
-		}
+		slot, from, to := aMove(c, key)
 		for range 4 {
 			move(slot, from, to, 5*time.Millisecond)
 			from, to = to, from
@@ -99,11 +97,7 @@ func TestAMovedSlotCostsNoLease(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			key := key(t)
 			u, other := newUser(t, with(t, c.Client())).lasting(time.Second), newUser(t, with(t, c.Client())).lasting(time.Second)
-			from, slot := c.Owner(key)
-			to := c.Nodes[0]
-			if to == from {
-				to = c.Nodes[1]
-			}
+			slot, from, to := aMove(c, key)
 			for i := range 10 {
 				from.Do("SET", fmt.Sprintf("data:{%s}:%d", key, i), "x")
 			}
@@ -112,43 +106,31 @@ func TestAMovedSlotCostsNoLease(t *testing.T) {
 				leases = append(leases, newUser(t, u.b).lasting(time.Second).lease(key, mode))
 			}
 			time.Sleep(time.Second / 3) // claimed
-			moved := make(chan struct{})
 			entered := make(chan error, 1)
-			go func() {
-				defer close(moved)
-				move(slot, from, to, 200*time.Millisecond) // of 13 or 14 keys
-			}()
-			time.Sleep(100 * time.Millisecond)
-			go func() {
+			time.AfterFunc(100*time.Millisecond, func() {
 				l, p, err := other.enter(t.Context(), key)
 				if err == nil && (l != nil || p.Leave(t.Context()) != nil) {
 					err = errors.New("there was a lease for it")
 				}
 				entered <- err
-			}()
-			for {
-				select {
-				case <-moved:
-					require.NoError(t, <-entered)
-					for _, l := range leases {
-						release(t, l)
-					}
-					return
-				case err := <-entered:
-					require.NoError(t, err, "an Enter waits")
-					entered <- err
-				default:
-				}
-				for _, l := range leases {
-					select {
-					case <-l.Lost():
-						t.Fatal("lost")
-					case <-time.After(10 * time.Millisecond):
-					}
-				}
+			})
+			move(slot, from, to, 200*time.Millisecond) // of 13 or 14 keys
+			require.NoError(t, <-entered, "an Enter waits")
+			for _, l := range leases {
+				release(t, l) // which says so if it was lost
 			}
 		})
 	}
+}
+
+// aMove is one of the key's slot, from the node that has it to another.
+func aMove(c *redistest.Cluster, key string) (slot int64, from, to *redistest.Server) {
+	from, slot = c.Owner(key)
+	to = c.Nodes[0]
+	if to == from {
+		to = c.Nodes[1]
+	}
+	return slot, from, to
 }
 
 // move gives a slot with its keys to another node, the way redis-cli --cluster reshard does, with a pause before each key.
@@ -167,4 +149,49 @@ func move(slot int64, from, to *redistest.Server, pause time.Duration) {
 	for _, n := range []*redistest.Server{to, from} {
 		n.Do("CLUSTER", "SETSLOT", slot, "NODE", to.ID())
 	}
+}
+
+// A cluster all of whose nodes get other addresses is found again by the one that the client was given, once that leads to a node.
+func TestAClusterMoves(t *testing.T) {
+	testscope.Long(t, "starts a cluster")
+	t.Parallel()
+	c := redistest.StartCluster(t)
+	// anew puts a new address before each node. Clients are told these; the nodes know each other by their own.
+	anew := func() (all []*redistest.Proxy) {
+		for _, n := range c.Nodes {
+			p := redistest.NewProxy(t, n.Addr)
+			_, port, err := net.SplitHostPort(p.Addr)
+			require.NoError(t, err)
+			n.Do("CONFIG", "SET", "cluster-announce-port", port)
+			all = append(all, p)
+		}
+		for _, n := range c.Nodes {
+			redistest.Eventually(t, 20*time.Second, "the nodes tell of the new addresses", func() bool {
+				told := fmt.Sprint(n.Do("CLUSTER", "SLOTS"))
+				for _, p := range all {
+					_, port, _ := net.SplitHostPort(p.Addr)
+					if !strings.Contains(told, port) {
+						return false
+					}
+				}
+				return true
+			})
+		}
+		return all
+	}
+	before := anew()
+	seed := redistest.NewProxy(t, before[0].Addr) // what a name leads to
+	l := locker(t, "redis+cluster://"+seed.Addr, nil)
+	require.NoError(t, l.Do(t.Context(), "product", "1", testlocker.Nothing))
+
+	after := anew()
+	seed.Forward(after[0].Addr)
+	for _, p := range before {
+		p.Forward("127.0.0.1:1") // nobody is there
+	}
+	began := time.Now()
+	require.Eventually(t, func() bool {
+		return l.Do(t.Context(), "product", "1", testlocker.Nothing, wllock.WithWait(time.Second)) == nil
+	}, time.Minute, 10*time.Millisecond)
+	testscope.InTime(t, time.Since(began), 10*time.Second, "until the cluster was found")
 }

@@ -54,8 +54,7 @@ func TestCosts(t *testing.T) {
 	for range 3 {
 		refused := spent(s, func() {
 			for range n {
-				_, _, err := other.enter(t.Context(), key(t), noWait)
-				require.ErrorIs(t, err, distributed.ErrHeld)
+				require.ErrorIs(t, other.fails(t.Context(), key(t), noWait), distributed.ErrHeld)
 			}
 		})
 		require.Equal(t, []int{n, 1}, []int{refused["evalsha"], refused["publish"]}, "refusals: one message for each lease")

@@ -93,10 +93,7 @@ func TestCredentialsGoBeforeTheClients(t *testing.T) {
 				o.Addr = s.Addr
 				client := redis.NewClient(o)
 				defer client.Close()
-				b, err := New(client, c.opts...)
-				require.NoError(t, err)
-				defer b.Close()
-				require.NoError(t, b.Ping(t.Context()))
+				require.NoError(t, with(t, client, c.opts...).Ping(t.Context()))
 				require.Equal(t, []string{c.user}, connectedAs(s))
 			})
 		}
@@ -112,7 +109,7 @@ func TestWrongPasswordIsSaidWithoutIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			start := time.Now()
-			_, _, err := newUser(t, byURL(t, c.url)).enter(t.Context(), key(t))
+			err := newUser(t, byURL(t, c.url)).fails(t.Context(), key(t))
 			require.ErrorIs(t, err, distributed.ErrUnavailable)
 			require.ErrorContains(t, err, c.says)
 			require.NotContains(t, err.Error(), "secret")

@@ -2,14 +2,15 @@ package redislock
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/conn"
 	"github.com/wllock/wllock/internal/identity"
-	"github.com/wllock/wllock/internal/redistest"
 )
 
 // crowd enters n instances of a process that hears nothing and sends no heartbeats.
@@ -30,8 +31,7 @@ func crowd(t *testing.T, b *Backend, n int, mode distributed.Mode, ttl time.Dura
 // TestDeadWaitersAreSkippedAFewAtATime: a release skips 64 of them and asks the last waiter to go on.
 func TestDeadWaitersAreSkippedAFewAtATime(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	b := open(t, s.Addr)
+	_, b := openNew(t)
 	l := newUser(t, b).lasting(30 * time.Second).lease(key(t))
 	crowd(t, b, 200, distributed.Exclusive, distributed.MinTTL)
 	time.Sleep(2*distributed.MinTTL + 100*time.Millisecond)       // they are dead whatever PUBLISH says
@@ -40,16 +40,13 @@ func TestDeadWaitersAreSkippedAFewAtATime(t *testing.T) {
 	c := l.a.Wire.leave()
 	b.s.tr.Do(t.Context(), c)
 	require.Equal(t, "released", c.Reply)
-	start := time.Now()
-	release(t, granted(t, last))
-	inTime(t, "200 dead waiters", time.Since(start), 100*time.Millisecond)
+	inTime(t, "200 dead waiters", 100*time.Millisecond, func() { release(t, granted(t, last)) })
 }
 
 // TestManyReadersEnterInOrder: a release admits 64, and a heartbeat admits more.
 func TestManyReadersEnterInOrder(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	b := open(t, s.Addr)
+	s, b := openNew(t)
 	writer := newUser(t, b).lasting(30 * time.Second).lease(key(t))
 	all := crowd(t, b, 100, distributed.Shared, 30*time.Second)
 	release(t, writer)
@@ -60,4 +57,29 @@ func TestManyReadersEnterInOrder(t *testing.T) {
 		require.Equal(t, string(hasLease), answered(c), i)
 		require.Equal(t, i < 64, queueLength(s, key(t)) > 0, i)
 	}
+}
+
+// A script of an older version does not know waiters with a limit: it drops them, and they queue anew. It lets nobody in too many.
+func TestAnOlderVersionDropsWaitersForPermits(t *testing.T) {
+	t.Parallel()
+	_, b := openNew(t)
+	text := strings.Replace(leaveScript.Text, "([xs])(%d*) (%d+) (%d+)$", "([xs]) (%d+) (%d+)$", 1)
+	text = strings.Replace(text, "local a, p, m, most, t, beat =", "local most, a, p, m, t, beat = nil,", 1)
+	require.NotEqual(t, leaveScript.Text, text)
+	older := conn.NewScript("leave of an older version", text)
+
+	writer := newUser(t, b).lease(key(t))
+	waiters := []user{newUser(t, b), newUser(t, b)}
+	places := []distributed.Place{waiters[0].place(key(t), permit(1)), waiters[1].place(key(t), permit(1))}
+	c := writer.a.Wire.leave()
+	c.Script = older
+	older.Head(c.Args, keyCount)
+	b.s.tr.Do(t.Context(), c)
+	require.Equal(t, "released", c.Reply)
+	for _, p := range places {
+		_, ok := <-p.Granted()
+		require.False(t, ok, "the place was dropped")
+	}
+	l := waiters[0].get(key(t), permit(1))
+	passOn(t, l, waiters[1].place(key(t), permit(1)))
 }

@@ -68,12 +68,11 @@ func TestServerThatStandsStill(t *testing.T) {
 			start := time.Now()
 			still(t, s, 2*testTTL)
 			<-l.Lost()
-			inTime(t, "the loss", time.Since(start), testTTL)
-			_, _, err := u.enter(t.Context(), key(t))
-			require.ErrorIs(t, err, distributed.ErrUnavailable)
+			inTimeSince(t, start, "the loss", time.Since(start), testTTL)
+			require.ErrorIs(t, u.fails(t.Context(), key(t)), distributed.ErrUnavailable)
 			require.Eventually(t, func() bool { return u.b.Ping(t.Context()) == nil }, patience, time.Millisecond)
 			after := u.get(key(t))
-			inTime(t, "the lock again", time.Since(start), 2*testTTL+distributed.ClaimWindow(testTTL))
+			inTimeSince(t, start, "the lock again", time.Since(start), 2*testTTL+distributed.ClaimWindow(testTTL))
 			require.Greater(t, fence(t, after), before)
 			release(t, after)
 		})
@@ -83,8 +82,8 @@ func TestServerThatStandsStill(t *testing.T) {
 // With all of the server's connections taken, a call fails by its deadline, and few dials are made meanwhile.
 func TestNoConnectionToSpare(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	u := newUser(t, open(t, s.Addr))
+	s, b := openNew(t)
+	u := newUser(t, b)
 	admin := s.Client(func(o *redis.Options) { o.PoolSize, o.MinIdleConns = 1, 1 })
 	require.NoError(t, admin.Ping(t.Context()).Err())
 	require.NoError(t, admin.ConfigSet(t.Context(), "maxclients", "1").Err())
@@ -96,10 +95,8 @@ func TestNoConnectionToSpare(t *testing.T) {
 		return n
 	}
 	before, start := connections(), time.Now()
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-	defer cancel()
-	_, _, err := u.enter(ctx, key(t))
-	inTime(t, "maxclients", time.Since(start), 500*time.Millisecond)
+	err := u.fails(within(t, 500*time.Millisecond), key(t))
+	inTimeSince(t, start, "maxclients", time.Since(start), 500*time.Millisecond)
 	require.ErrorIs(t, err, distributed.ErrUnavailable)
 	t.Log(err) // the server hangs up after a word that is read only by chance
 	made := connections() - before

@@ -3,8 +3,7 @@ package redislock
 import (
 	"context"
 	"errors"
-	"strings"
-	"sync"
+	"math"
 	"testing"
 	"time"
 
@@ -15,55 +14,48 @@ import (
 	"github.com/wllock/wllock/internal/testscope"
 )
 
-var _ distributed.Observable = (*Backend)(nil)
+var (
+	_ distributed.Observable  = (*Backend)(nil)
+	_ distributed.TTLRegistry = (*Backend)(nil)
+)
 
-// observer keeps what was observed.
-type observer struct {
-	mu  sync.Mutex
-	all []distributed.Exchange
-}
+// observed is what was, and nobody has looked at.
+type observed chan distributed.Exchange
 
-func observe(b *Backend) *observer {
-	o := new(observer)
-	b.Observe(func(e distributed.Exchange) {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		o.all = append(o.all, e)
-	})
+func observe(b *Backend) observed {
+	o := make(observed, 10_000) // more than a test makes
+	b.Observe(func(e distributed.Exchange) { o <- e })
 	return o
 }
 
 // take returns what was observed since the last time.
-func (o *observer) take() []distributed.Exchange {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	all := o.all
-	o.all = nil
+func (o observed) take() (all []distributed.Exchange) {
+	for len(o) > 0 {
+		all = append(all, <-o)
+	}
 	return all
 }
 
 // await waits for an exchange that is as wanted.
-func (o *observer) await(t *testing.T, what string, want func(distributed.Exchange) bool) distributed.Exchange {
+func (o observed) await(t *testing.T, what string, want func(distributed.Exchange) bool) distributed.Exchange {
 	t.Helper()
-	var found distributed.Exchange
-	require.Eventually(t, func() bool {
-		for _, e := range o.take() {
+	for end := time.After(patience); ; {
+		select {
+		case e := <-o:
 			if want(e) {
-				found = e
-				return true
+				return e
 			}
+		case <-end:
+			require.Fail(t, what+" was not observed")
 		}
-		return false
-	}, patience, time.Millisecond, what)
-	return found
+	}
 }
 
 func isAnswered(e distributed.Exchange) bool { return e.Err == nil && e.RTT > 0 }
 
 func TestEveryExchangeIsObserved(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	b := open(t, s.Addr, WithSystem("test"))
+	_, b := openNew(t, WithSystem("test"))
 	require.NoError(t, b.Ping(t.Context()))
 	o := observe(b)
 	u, other := newUser(t, b), newUser(t, b)
@@ -119,23 +111,19 @@ func TestRefusalsAreAnswers(t *testing.T) {
 		t.Run(says, func(t *testing.T) {
 			t.Parallel()
 			s := redistest.Start(t, "--enable-protected-configs", "yes", "--save", "3600 1000000")
-			b := asUser(t, s)
+			b := openFor(t, s, "shop")
 			u := newUser(t, b)
 			l := u.lasting(time.Minute).lease("shop:product:1")
 			o := observe(b)
 			refuse(s)
 			var err error
 			require.Eventually(t, func() bool { // a busy machine may not connect in time
-				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-				defer cancel()
-				_, _, err = u.enter(ctx, "shop:product:2")
+				err = u.fails(within(t, 3*time.Second), "shop:product:2")
 				return errors.Is(err, distributed.ErrRefused)
 			}, patience, time.Millisecond)
 			errs := []error{err, o.await(t, says, func(e distributed.Exchange) bool { return e.RTT > 0 && errors.Is(e.Err, distributed.ErrRefused) }).Err}
 			if says != "OOM" { // which a refill is spared
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				defer cancel()
-				errs = append(errs, l.Refill(ctx))
+				errs = append(errs, l.Refill(within(t, time.Second)))
 			}
 			for _, err := range errs {
 				require.ErrorIs(t, err, distributed.ErrRefused)
@@ -153,8 +141,7 @@ func TestRefusalsAreAnswers(t *testing.T) {
 func TestARefusedDialIsObservedAtOnce(t *testing.T) {
 	testscope.Long(t, "takes 2 s")
 	t.Parallel()
-	s := redistest.Start(t)
-	b := open(t, s.Addr)
+	s, b := openNew(t)
 	u := newUser(t, b).lasting(time.Minute)
 	l := u.lease(key(t))
 	s.Kill()
@@ -162,29 +149,21 @@ func TestARefusedDialIsObservedAtOnce(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	failed := make(chan error, 1)
 	start := time.Now()
-	go func() {
-		_, _, err := u.enter(ctx, key(t)+"b")
-		failed <- err
-	}()
+	go func() { failed <- u.fails(ctx, key(t)+"b") }()
 	unreached := func(e distributed.Exchange) bool { return errors.Is(e.Err, distributed.ErrUnreached) }
 	for range 3 {
 		e := o.await(t, "a refused dial", unreached)
 		require.ErrorIs(t, e.Err, distributed.ErrUnavailable)
 		require.Zero(t, e.RTT)
 	}
-	inTime(t, "three refused dials", time.Since(start), 100*time.Millisecond)
+	inTimeSince(t, start, "three refused dials", time.Since(start), 100*time.Millisecond)
 	require.Empty(t, failed, "the Enter goes on: the server may be back soon")
-	start = time.Now()
 	cancel()
-	require.ErrorIs(t, <-failed, context.Canceled)
-	inTime(t, "called off", time.Since(start)+slack/2, 0)
+	inTime(t, "called off", -slack/2, func() { require.ErrorIs(t, <-failed, context.Canceled) })
 
-	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	_, _, err := u.enter(ctx, key(t)+"b")
-	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	for _, err := range []error{err, l.Refill(ctx), b.Echo(t.Context())} {
+	for _, err := range []error{
+		u.fails(within(t, 50*time.Millisecond), key(t)+"b"), l.Refill(within(t, 50*time.Millisecond)), b.Echo(t.Context()),
+	} {
 		require.ErrorIs(t, err, distributed.ErrUnreached)
 		require.ErrorIs(t, err, distributed.ErrUnavailable)
 		require.NotErrorIs(t, err, distributed.ErrRefused)
@@ -196,17 +175,15 @@ func TestEchoOfAClusterAsksAnotherNodeEachTime(t *testing.T) {
 	testscope.Long(t, "starts a cluster")
 	t.Parallel()
 	h := startHanging(t)
-	b := byURL(t, "redis+cluster://"+strings.Join(h.Addrs(), ","))
+	b := byURL(t, h.url())
 	require.NoError(t, b.Echo(t.Context()))
 	h.node.Pause()
 	defer h.node.Resume()
 	answered := 0
 	for range 8 {
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		if b.Echo(ctx) == nil {
+		if b.Echo(within(t, 100*time.Millisecond)) == nil {
 			answered++
 		}
-		cancel()
 	}
 	require.GreaterOrEqual(t, answered, 4)
 }
@@ -214,13 +191,8 @@ func TestEchoOfAClusterAsksAnotherNodeEachTime(t *testing.T) {
 // TestPingSeesAServerThatOnlyReads: also before the backend knows a system whose keys it could try.
 func TestPingSeesAServerThatOnlyReads(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	b := open(t, s.Addr)
-	ping := func() error { // which would ask for seconds whether it is over
-		ctx, cancel := context.WithTimeout(t.Context(), testTTL/2)
-		defer cancel()
-		return b.Ping(ctx)
-	}
+	s, b := openNew(t)
+	ping := func() error { return b.Ping(within(t, testTTL/2)) } // which would ask for seconds whether it is over
 	require.NoError(t, b.Ping(t.Context()))
 	s.Do("REPLICAOF", "127.0.0.1", "1")
 	err := ping()
@@ -231,4 +203,45 @@ func TestPingSeesAServerThatOnlyReads(t *testing.T) {
 	s.Do("CLIENT", "PAUSE", patience.Milliseconds(), "WRITE")
 	require.ErrorIs(t, ping(), distributed.ErrUnavailable)
 	s.Do("CLIENT", "UNPAUSE")
+}
+
+// TestLongestTTL: each instance learns the longest of its system, before anybody has entered.
+func TestLongestTTL(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	one, other := openFor(t, s, "shop"), openFor(t, s, "shop")
+	longest := func(b *Backend, system string, own time.Duration) time.Duration {
+		t.Helper()
+		d, err := b.LongestTTL(t.Context(), system, own)
+		require.NoError(t, err)
+		return d
+	}
+	require.Equal(t, time.Second, longest(one, "shop", time.Second))
+	require.Equal(t, 10*time.Second, longest(other, "shop", 10*time.Second))
+	for range 2 {
+		require.Equal(t, 10*time.Second, longest(one, "shop", time.Second), "a repeat changes nothing")
+	}
+	require.Equal(t, time.Second, longest(open(t, s.Addr), "mail", time.Second), "another system")
+	require.InDelta(t, ttlMemory.Milliseconds(), s.Do("PTTL", "wllock:shop:ttl"), 5000)
+	require.Equal(t, int64(2), s.Do("ZCARD", "wllock:shop:ttl"))
+
+	s.Do("ZADD", "wllock:shop:ttl", time.Now().UnixMilli()-1, "10000")
+	require.Equal(t, time.Second, longest(one, "shop", 1500*time.Microsecond), "the longest was forgotten")
+	require.Equal(t, time.Hour, longest(other, "shop", time.Hour))
+	require.Equal(t, time.Hour, longest(one, "shop", time.Second))
+	require.InDelta(t, (2 * time.Hour).Milliseconds(), s.Do("PTTL", "wllock:shop:ttl"), 5000, "as long as its leases can last")
+	require.Equal(t, time.Duration(math.MaxInt64), longest(one, "shop", math.MaxInt64))
+	require.Empty(t, s.Do("ACL", "LOG"))
+}
+
+func TestLongestTTLWithoutAServer(t *testing.T) {
+	t.Parallel()
+	s, b := openNew(t)
+	s.Kill()
+	_, err := b.LongestTTL(within(t, 50*time.Millisecond), "shop", time.Second)
+	require.ErrorIs(t, err, distributed.ErrUnreached)
+	require.NoError(t, b.Close())
+	_, err = b.LongestTTL(t.Context(), "shop", time.Second)
+	require.ErrorIs(t, err, distributed.ErrClosed)
+	require.ErrorIs(t, b.Echo(t.Context()), distributed.ErrClosed)
 }

@@ -37,6 +37,13 @@ func open(t testing.TB, addr string, opts ...Option) *Backend {
 	return with(t, client, opts...)
 }
 
+// openNew is open on a server of its own.
+func openNew(t testing.TB, opts ...Option) (*redistest.Server, *Backend) {
+	t.Helper()
+	s := redistest.Start(t)
+	return s, open(t, s.Addr, opts...)
+}
+
 // with returns a backend with the client, closed with the test.
 func with(t testing.TB, client redis.UniversalClient, opts ...Option) *Backend {
 	t.Helper()
@@ -57,8 +64,27 @@ func byURL(t testing.TB, url string, opts ...Option) *Backend {
 
 func exclusive(*distributed.Request) {}
 
+// within is a context of the test that ends after d.
+func within(t testing.TB, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
 // swapTransport puts another transport before the backend's own. Call it before the first use.
 func swapTransport(b *Backend, wrap func(conn.Transport) conn.Transport) { b.s.tr = wrap(b.s.tr) }
+
+// aroundCalls puts something before the backend's own transport, to which it passes calls on. Call it before the first use.
+func aroundCalls(b *Backend, do func(ctx context.Context, next conn.Transport, calls []*conn.Call)) {
+	swapTransport(b, func(next conn.Transport) conn.Transport { return around{next, do} })
+}
+
+type around struct {
+	conn.Transport
+	do func(ctx context.Context, next conn.Transport, calls []*conn.Call)
+}
+
+func (a around) Do(ctx context.Context, calls ...*conn.Call) { a.do(ctx, a.Transport, calls) }
 
 // stub is a server that answers each call as the test says.
 type stub struct {
@@ -112,8 +138,22 @@ func (u user) enter(ctx context.Context, key string, change ...func(*distributed
 	return u.b.Enter(ctx, req)
 }
 
+// fails is the error of an enter.
+func (u user) fails(ctx context.Context, key string, change ...func(*distributed.Request)) error {
+	_, _, err := u.enter(ctx, key, change...)
+	return err
+}
+
+// other is another instance.
+func (u user) other() user { return newUser(u.t, u.b).lasting(u.ttl) }
+
 func shared(r *distributed.Request) { r.Mode = distributed.Shared }
 func noWait(r *distributed.Request) { r.NoWait = true }
+
+// permit asks for one of n permits.
+func permit(n int) func(*distributed.Request) {
+	return func(r *distributed.Request) { r.Mode, r.Limit = distributed.Shared, n }
+}
 
 // lease is one of ours with the attempt behind it.
 type lease struct {
@@ -183,6 +223,15 @@ func release(t testing.TB, l distributed.Lease) {
 	require.NoError(t, l.Release(t.Context()))
 }
 
+// passOn releases the lease, and what is granted to the places, one after the other.
+func passOn(t testing.TB, l distributed.Lease, places ...distributed.Place) {
+	t.Helper()
+	release(t, l)
+	for _, p := range places {
+		release(t, granted(t, p))
+	}
+}
+
 func fence(t testing.TB, l distributed.Lease) uint64 {
 	t.Helper()
 	n, ok := l.NextFence()
@@ -190,11 +239,13 @@ func fence(t testing.TB, l distributed.Lease) uint64 {
 	return n
 }
 
-// inTime asserts that something that has just ended took no longer than the bound, a machine's slack, and the time for which
-// the machine stood still meanwhile; and logs it.
-func inTime(t testing.TB, what string, took, bound time.Duration) {
+// inTime asserts that something takes no longer than the bound, a machine's slack, and the time for which the machine stands still
+// meanwhile. It logs that.
+func inTime(t testing.TB, what string, bound time.Duration, do func()) {
 	t.Helper()
-	inTimeSince(t, time.Now().Add(-took), what, took, bound)
+	start := time.Now()
+	do()
+	inTimeSince(t, start, what, time.Since(start), bound)
 }
 
 // inTimeSince is inTime for something that took place at some time since start.

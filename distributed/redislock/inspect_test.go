@@ -29,27 +29,26 @@ func TestInspectTellsSinceWhen(t *testing.T) {
 	for _, mode := range []func(*distributed.Request){exclusive, shared} {
 		start := time.Now().Add(-time.Millisecond)
 		l := u.lease(key(t), mode)
-		p := newUser(t, u.b).lasting(60e9).place(key(t))
+		p := u.other().place(key(t))
 		found, end := inspect(t, u.b, key(t)), time.Now().Add(time.Millisecond)
 		require.WithinRange(t, found.Since, start, end)
 		require.WithinRange(t, found.Waiters[0].Since, start, end)
-		release(t, l)
-		release(t, granted(t, p))
+		passOn(t, l, p)
 	}
 }
 
 // What older versions have written is understood: no host in the instance, no T in the value, tickets that count from one.
 func TestInspectReadsOlderVersions(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	u := newUser(t, open(t, s.Addr)).lasting(60e9)
-	old := newUser(t, u.b).lasting(60e9)
+	s, b := openNew(t)
+	u := newUser(t, b).lasting(60e9)
+	old := u.other()
 	for _, value := range []string{
 		"wllock:x:ABCDEFGHIJKL:1700000000000001:MNOPQRSTUVWXYZ23:5000:1700000000000000000",
 		"wllock:x:ABCDEFGHIJKL:1700000000000001:MNOPQRSTUVWXYZ23:1700000000000000000",
 	} {
 		s.Do("SET", key(t), value, "PX", "60000")
-		_, _, err := u.enter(t.Context(), key(t), noWait)
+		err := u.fails(t.Context(), key(t), noWait)
 		named, ok := err.(*distributed.HeldError) //nolint:errorlint // that is what it returns
 		require.True(t, ok, "%v", err)
 		require.Equal(t, "MNOPQRSTUVWXYZ23", named.Holder)
@@ -71,11 +70,31 @@ func TestInspectReadsOlderVersions(t *testing.T) {
 	}
 }
 
+func TestInspectShowsPermits(t *testing.T) {
+	t.Parallel()
+	s, b := openNew(t)
+	waiter, reader := newUser(t, b), newUser(t, b)
+	l, l2 := newUser(t, b).lease(key(t), permit(2)), newUser(t, b).lease(key(t), permit(2))
+	p, q := waiter.place(key(t), permit(2)), reader.place(key(t), shared)
+	s.Do("ZADD", keysOf(key(t), "")[readersKey], time.Now().Add(-time.Second).UnixMilli(), "dead:1:dead") // it has expired, and is not pruned yet
+	found := inspect(t, b, key(t))
+	require.Len(t, found.Holders, 2)
+	require.Zero(t, found.MoreHolders, "one that has expired is none")
+	require.Equal(t, distributed.Shared, found.Mode)
+	for i := range found.Waiters {
+		found.Waiters[i].Since = time.Time{}
+	}
+	require.Equal(t, []distributed.Waiter{
+		{Instance: waiter.name, Mode: distributed.Shared, Limit: 2}, {Instance: reader.name, Mode: distributed.Shared},
+	}, found.Waiters)
+	passOn(t, l, p, q)
+	release(t, l2)
+}
+
 // A foreigner's lock is shown, and is not ours to end. What never expires is no lock.
 func TestInspectLeavesForeignersAlone(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	b := open(t, s.Addr)
+	s, b := openNew(t)
 	s.Do("SET", "order:product:1", "unique", "PX", "60000")
 	s.Do("SET", "order:product:2", strings.Repeat("x", 1<<20))
 	s.Do("HSET", "order:product:3", "a", "b")
@@ -136,13 +155,12 @@ func TestBreakMovesTheFence(t *testing.T) {
 			s.Do("DEL", keysOf(key(t), "")[1])
 			value, ahead := s.Do("GET", key(t)).(string), l.a.Fences.First+uint64(time.Minute) // by a clock that was ahead
 			s.Do("SET", key(t), value[:len(value)-fenceDigits]+strconv.FormatUint(ahead, 10), "KEEPTTL")
-			p := newUser(t, u.b).lasting(60e9).place(key(t))
+			p := u.other().place(key(t))
 			record, err := u.b.Break(t.Context(), inspect(t, u.b, key(t)), "test", "stuck")
 			require.NoError(t, err)
 			require.GreaterOrEqual(t, record.Fence, ahead+firstBlock)
 			next := granted(t, p)
-			fence, _ := next.NextFence()
-			require.Greater(t, fence, record.Fence)
+			require.Greater(t, fence(t, next), record.Fence)
 			<-l.Lost()
 			release(t, next)
 		})
@@ -152,11 +170,10 @@ func TestBreakMovesTheFence(t *testing.T) {
 // A message that a lease was ended is not believed: the holder asks.
 func TestAFalseNoticeEndsNoLease(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	u := newUser(t, open(t, s.Addr)).lasting(60e9)
-	l := u.lease(key(t))
+	s, b := openNew(t)
+	l := newUser(t, b).lasting(60e9).lease(key(t))
 	until := l.Until()
-	s.Do("PUBLISH", channelOf("test", u.b.s.process), fmt.Sprint("l ", l.a.Wire.id))
+	s.Do("PUBLISH", channelOf("test", b.s.process), fmt.Sprint("l ", l.a.Wire.id))
 	require.Eventually(t, func() bool { return l.Until().After(until) }, patience, time.Millisecond)
 	require.True(t, l.Healthy())
 	release(t, l)

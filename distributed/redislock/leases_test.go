@@ -39,8 +39,8 @@ func TestManyLeases(t *testing.T) {
 // TestRenewedTogether is one call for leases of which one is held, one deleted, one another's, and one contended.
 func TestRenewedTogether(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	u := newUser(t, open(t, s.Addr)).lasting(30 * time.Second) // the Keeper renews nothing meanwhile
+	s, b := openNew(t)
+	u := newUser(t, b).lasting(30 * time.Second) // the Keeper renews nothing meanwhile
 	var batch []*attempt
 	var leases []*lease
 	for i := range 4 {
@@ -67,32 +67,21 @@ func TestRenewedTogether(t *testing.T) {
 	require.Equal(t, "another's", s.Do("GET", batch[2].Key))
 	require.False(t, u.b.s.renewTogether(t.Context(), batch[:1]), "a lease alone")
 	release(t, leases[0])
-	release(t, leases[3])
-	release(t, granted(t, wants))
-}
-
-// overtaken runs something before the next call of a script is sent.
-type overtaken struct {
-	conn.Transport
-	script *conn.Script
-	by     func()
-	once   *sync.Once
-}
-
-func (o overtaken) Do(ctx context.Context, calls ...*conn.Call) {
-	if calls[0].Script == o.script {
-		o.once.Do(o.by)
-	}
-	o.Transport.Do(ctx, calls...)
+	passOn(t, leases[3], wants)
 }
 
 // TestADowngradeThatOvertakesARenewalOfOneKey: the renewal was made for an exclusive lease, and finds a shared one.
 func TestADowngradeThatOvertakesARenewalOfOneKey(t *testing.T) {
 	t.Parallel()
-	u := newUser(t, open(t, redistest.Start(t).Addr)).lasting(30 * time.Second) // the Keeper renews nothing meanwhile
+	_, b := openNew(t)
+	u := newUser(t, b).lasting(30 * time.Second) // the Keeper renews nothing meanwhile
 	var l *lease
-	swapTransport(u.b, func(tr conn.Transport) conn.Transport {
-		return overtaken{tr, renewOneScript, func() { require.NoError(t, l.Downgrade(t.Context())) }, new(sync.Once)}
+	var once sync.Once
+	aroundCalls(b, func(ctx context.Context, next conn.Transport, calls []*conn.Call) {
+		if calls[0].Script == renewOneScript {
+			once.Do(func() { require.NoError(t, l.Downgrade(t.Context())) })
+		}
+		next.Do(ctx, calls...)
 	})
 	l = u.lease(key(t))
 	for range 2 { // the second one knows
@@ -103,31 +92,19 @@ func TestADowngradeThatOvertakesARenewalOfOneKey(t *testing.T) {
 	release(t, l)
 }
 
-// unanswered loses the replies to a script.
-type unanswered struct {
-	conn.Transport
-	script *conn.Script
-}
-
-func (u unanswered) Do(ctx context.Context, calls ...*conn.Call) {
-	u.Transport.Do(ctx, calls...)
-	for _, c := range calls {
-		if c.Script == u.script {
-			c.Reply, c.Err = "", context.DeadlineExceeded
-		}
-	}
-}
-
 // TestADowngradeWithoutAReplyIsRenewedWhileItsSlotMoves: the lease is renewed as what it was, and then as what it may be.
 func TestADowngradeWithoutAReplyIsRenewedWhileItsSlotMoves(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	u := newUser(t, open(t, s.Addr)).lasting(30 * time.Second) // the Keeper renews nothing meanwhile
-	swapTransport(u.b, func(tr conn.Transport) conn.Transport { return unanswered{tr, downgradeScript} })
+	s, b := openNew(t)
+	u := newUser(t, b).lasting(30 * time.Second) // the Keeper renews nothing meanwhile
+	aroundCalls(b, func(ctx context.Context, next conn.Transport, calls []*conn.Call) {
+		next.Do(ctx, calls...)
+		if c := calls[0]; c.Script == downgradeScript {
+			c.Reply, c.Err = "", context.DeadlineExceeded
+		}
+	})
 	l := u.lease(key(t))
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	require.Error(t, l.Downgrade(ctx))
+	require.Error(t, l.Downgrade(within(t, 300*time.Millisecond)))
 	require.Contains(t, s.Do("GET", l.a.Key), "wllock:s:")
 	s.Do("PEXPIRE", l.a.Key, 10_000)
 	u.b.s.renewMoving(t.Context(), []*attempt{l.a}, u.ttl)
@@ -161,8 +138,8 @@ func TestADowngradeRenews(t *testing.T) { // rule R11
 // TestALostReaderExtendsNoLock: a renewal by calls of one key looks for the reader first.
 func TestALostReaderExtendsNoLock(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	u := newUser(t, open(t, s.Addr)).lasting(30 * time.Second) // the Keeper renews nothing meanwhile
+	s, b := openNew(t)
+	u := newUser(t, b).lasting(30 * time.Second) // the Keeper renews nothing meanwhile
 	l := u.lease(key(t), shared)
 	renew := func() { u.b.s.renewMoving(t.Context(), []*attempt{l.a}, u.ttl) }
 	renew()

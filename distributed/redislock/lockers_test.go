@@ -1,4 +1,4 @@
-package redislock_test
+package redislock
 
 import (
 	"context"
@@ -7,25 +7,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed"
-	"github.com/wllock/wllock/distributed/redislock"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testlocker"
 	"github.com/wllock/wllock/internal/testscope"
 )
 
-// locker returns a Locker as a process of its own would have it: with a backend of its own.
-func locker(t *testing.T, addr string, opts ...wllock.Option) *wllock.Locker {
+// locker returns a Locker as a process of its own would have it: with a backend of its own, which may have options.
+func locker(t *testing.T, url string, of []Option, opts ...wllock.Option) *wllock.Locker {
 	t.Helper()
-	return lockerWith(t, addr, nil, opts...)
-}
-
-// lockerWith is locker with options of the backend.
-func lockerWith(t *testing.T, addr string, of []redislock.Option, opts ...wllock.Option) *wllock.Locker {
-	t.Helper()
-	b, err := redislock.Open("redis://"+addr, of...)
+	b, err := Open(url, of...)
 	require.NoError(t, err)
 	l, err := wllock.New("shop", b, append(opts, wllock.WithOwnedBackend())...)
 	require.NoError(t, err)
@@ -37,17 +32,19 @@ func lockerWith(t *testing.T, addr string, of []redislock.Option, opts ...wllock
 	return l
 }
 
+// kinds are the calls whose leases may linger.
+var kinds = map[string][]wllock.CallOption{"alone": nil, "shared": {wllock.Shared()}, "permit": {wllock.Permits(3)}}
+
 // A holder whose lease lingers is told that another process was refused, once, and gives it back.
 func TestARefusalEndsLingering(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	nothing := func(context.Context) error { return nil }
-	a, other := locker(t, s.Addr, wllock.WithLinger(time.Hour)), locker(t, s.Addr)
-	for name, opts := range map[string][]wllock.CallOption{"alone": nil, "shared": {wllock.Shared()}, "permit": {wllock.Permits(3)}} {
-		require.NoError(t, a.Do(t.Context(), "n", name, nothing, opts...))
-		require.ErrorIs(t, other.Do(t.Context(), "n", name, nothing, wllock.NoWait()), wllock.ErrHeld)
-		require.Eventually(t, func() bool { return other.Do(t.Context(), "n", name, nothing, wllock.NoWait()) == nil },
-			10*time.Second, time.Millisecond, name)
+	url := "redis://" + redistest.Start(t).Addr
+	a, other := locker(t, url, nil, wllock.WithLinger(time.Hour)), locker(t, url, nil)
+	for name, opts := range kinds {
+		require.NoError(t, a.Do(t.Context(), "n", name, testlocker.Nothing, opts...))
+		again := func() error { return other.Do(t.Context(), "n", name, testlocker.Nothing, wllock.NoWait()) }
+		require.ErrorIs(t, again(), wllock.ErrHeld)
+		require.Eventually(t, func() bool { return again() == nil }, patience, time.Millisecond, name)
 	}
 }
 
@@ -57,7 +54,7 @@ func TestAKeyInSteadyUseLingers(t *testing.T) { // rule T12
 	s := redistest.Start(t)
 	const turns = 200
 	sameLease := func(opts ...wllock.Option) (n int) {
-		l := locker(t, s.Addr, opts...)
+		l := locker(t, "redis://"+s.Addr, nil, opts...)
 		var last uint64
 		for range turns {
 			require.NoError(t, l.Do(t.Context(), "n", t.Name(), func(ctx context.Context) error {
@@ -79,12 +76,11 @@ func TestAKeyInSteadyUseLingers(t *testing.T) { // rule T12
 func TestNothingLingersWithAnInteropGap(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	l := lockerWith(t, s.Addr, []redislock.Option{redislock.WithInteropGap(time.Millisecond)}, wllock.WithLinger(time.Hour))
-	theirs, nothing := s.Client(), func(context.Context) error { return nil }
-	for name, opts := range map[string][]wllock.CallOption{"alone": nil, "shared": {wllock.Shared()}, "permit": {wllock.Permits(3)}} {
-		require.NoError(t, l.Do(t.Context(), "n", name, nothing, opts...))
-		require.Eventually(t, func() bool { return theirs.SetNX(t.Context(), "shop:n:"+name, "theirs", time.Minute).Val() },
-			10*time.Second, time.Millisecond, name)
+	l := locker(t, "redis://"+s.Addr, []Option{WithInteropGap(time.Millisecond)}, wllock.WithLinger(time.Hour))
+	for name, opts := range kinds {
+		require.NoError(t, l.Do(t.Context(), "n", name, testlocker.Nothing, opts...))
+		theirs := conventional{s.Client(), "shop:n:" + name}
+		require.Eventually(t, func() bool { return theirs.lock(t.Context()) }, patience, time.Millisecond, name)
 	}
 }
 
@@ -94,14 +90,12 @@ func TestACancelBeforeTheFirstAnswer(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts for it
 	require.NoError(t, err)
 	defer silent.Close()
-	l := locker(t, silent.Addr().String())
+	l := locker(t, "redis://"+silent.Addr().String(), nil)
 	for _, name := range []string{"first", "behind the first"} {
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		defer cancel()
 		left, leave := context.WithCancel(t.Context()) // without a deadline
-		context.AfterFunc(ctx, leave)
 		start := time.Now()
-		require.ErrorIs(t, l.Do(left, "n", name, func(context.Context) error { return nil }), context.Canceled)
+		time.AfterFunc(50*time.Millisecond, leave)
+		require.ErrorIs(t, l.Do(left, "n", name, testlocker.Nothing), context.Canceled)
 		testscope.InTime(t, time.Since(start), 50*time.Millisecond+distributed.HeartbeatInterval(wllock.DefaultLeaseTTL), "the return")
 	}
 }
@@ -132,16 +126,35 @@ func TestACommandThatAProxyLacksIsNamed(t *testing.T) {
 			}()
 		}
 	}()
-	b, err := redislock.Open("redis://" + proxy.Addr().String())
-	require.NoError(t, err)
-	defer b.Close()
+	b := byURL(t, "redis://"+proxy.Addr().String())
 	for patience := 100 * time.Millisecond; ; patience *= 2 { // a busy machine connects later
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		err := b.Ping(ctx)
-		cancel()
+		err := b.Ping(within(t, patience))
 		if strings.Contains(err.Error(), "the connection is closed at INFO, as by a proxy that lacks it") {
 			return
 		}
 		require.Less(t, patience, time.Minute, err)
+	}
+}
+
+// A client may limit its connections. Callers wait for one then; none is told that the server is away, no held lock is lost,
+// and the limit is kept.
+func TestTheClientsLimitsAreBorne(t *testing.T) {
+	t.Parallel()
+	for name, limit := range map[string]func(*redis.Options){
+		"MaxActiveConns of 5":   func(o *redis.Options) { o.MaxActiveConns = 5 },
+		"MaxActiveConns of 1":   func(o *redis.Options) { o.MaxActiveConns = 1 },
+		"PoolSize of 1":         func(o *redis.Options) { o.PoolSize = 1 },
+		"a PoolTimeout of 1 ns": func(o *redis.Options) { o.MaxActiveConns, o.PoolTimeout = 5, 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			client := s.Client(limit)
+			testlocker.Crowd(t, with(t, client))
+			if most := max(client.Options().MaxActiveConns, 3); client.Options().MaxActiveConns > 0 {
+				list, _ := s.Do("CLIENT", "LIST").(string)
+				require.LessOrEqual(t, strings.Count(list, "\n"), most+2, "%s\nand a subscription, and the one that asks", list)
+			}
+		})
 	}
 }

@@ -17,8 +17,7 @@ import (
 
 func TestScriptFlushUnderLoadIsUnseen(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	b := open(t, s.Addr)
+	s, b := openNew(t)
 	var stop atomic.Bool
 	var turns atomic.Int64
 	var wg sync.WaitGroup
@@ -44,9 +43,8 @@ func TestScriptFlushUnderLoadIsUnseen(t *testing.T) {
 
 func TestFencesGrowOverARestartWithoutData(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	u := newUser(t, open(t, s.Addr))
-	l := u.lease(key(t))
+	s, b := openNew(t)
+	l := newUser(t, b).lease(key(t))
 	last := fence(t, l)
 	other := newUser(t, open(t, s.Addr))
 	p := other.place(key(t))
@@ -61,8 +59,8 @@ func TestFencesGrowOverARestartWithoutData(t *testing.T) {
 
 func TestFencesCarryAndObeyWhatWasSeen(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	u := newUser(t, open(t, s.Addr))
+	s, b := openNew(t)
+	u := newUser(t, b)
 	k := keysOf(key(t), "")
 	// the stored fence is ahead of the clock, and its nanoseconds are about to carry
 	s.Do("SET", k[1], "4000000000999999999")
@@ -81,8 +79,7 @@ func TestFencesCarryAndObeyWhatWasSeen(t *testing.T) {
 // member any more then, and a writer was admitted beside it.
 func TestReadersOfDifferentTTL(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	b := open(t, s.Addr)
+	s, b := openNew(t)
 	long, short := newUser(t, b).lasting(20*time.Minute), newUser(t, b).lasting(5*time.Second)
 	k := keysOf(key(t), "")
 	keeps := func(names ...string) {
@@ -92,7 +89,7 @@ func TestReadersOfDifferentTTL(t *testing.T) {
 		}
 	}
 	l := long.lease(key(t), shared)
-	places := []distributed.Place{short.place(key(t)), long.other().lasting(20 * time.Minute).place(key(t)), short.other().place(key(t), shared)}
+	places := []distributed.Place{short.place(key(t)), long.other().place(key(t)), short.other().place(key(t), shared)}
 	keeps(k[2:5]...) // queue, waiters, readers
 	for _, p := range places {
 		require.NoError(t, p.Leave(t.Context()))
@@ -100,8 +97,7 @@ func TestReadersOfDifferentTTL(t *testing.T) {
 	release(t, short.lease(key(t), shared))
 	b.s.renewBatch(t.Context(), []*attempt{short.lease(key(t), shared).a})
 	keeps(k[readersKey])
-	_, _, err := short.other().enter(t.Context(), key(t), noWait)
-	require.ErrorIs(t, err, distributed.ErrHeld)
+	require.ErrorIs(t, short.other().fails(t.Context(), key(t), noWait), distributed.ErrHeld)
 	release(t, l)
 }
 
@@ -109,8 +105,8 @@ func TestReadersOfDifferentTTL(t *testing.T) {
 // request of its own, and no repeat: neither at once, nor in the queue.
 func TestCopyOfTheProcessIsAnother(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	b, twin := open(t, s.Addr), open(t, s.Addr)
+	s, b := openNew(t)
+	twin := open(t, s.Addr)
 	twin.s.process = b.s.process
 	for _, mode := range []distributed.Mode{distributed.Exclusive, distributed.Shared} {
 		number, its := b.client.NextNumber(), twin.client.NextNumber()
@@ -174,4 +170,37 @@ func TestARepeatThatComesLateTellsOfNoLoss(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestOneLostHeartbeatCostsNoPlace, where PUBLISH does not tell who listens: the next one was once sent only when the place
+// had been given up.
+func TestOneLostHeartbeatCostsNoPlace(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	const ttl = 3 * time.Second
+	var toLose atomic.Int32
+	backend := func() *Backend {
+		b := open(t, s.Addr)
+		require.NoError(t, b.Ping(t.Context()))
+		b.s.single.Store(false)
+		return b
+	}
+	holder, first, second := backend(), backend(), backend()
+	aroundCalls(first, func(ctx context.Context, next conn.Transport, calls []*conn.Call) {
+		if calls[0].Script != heartbeatScript || toLose.Add(-1) < 0 {
+			next.Do(ctx, calls...)
+			return
+		}
+		until, _ := ctx.Deadline() // as on a connection that hangs
+		time.Sleep(time.Until(until))
+		for _, c := range calls {
+			c.Err = context.DeadlineExceeded
+		}
+	})
+	l := newUser(t, holder).lasting(ttl).lease(key(t))
+	p1 := newUser(t, first).lasting(ttl).place(key(t))
+	p2 := newUser(t, second).lasting(ttl).place(key(t))
+	toLose.Store(1)
+	time.Sleep(ttl/3 + 130*time.Millisecond) // silent for longer than a waiter may be
+	passOn(t, l, p1, p2)
 }

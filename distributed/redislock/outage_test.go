@@ -2,6 +2,9 @@ package redislock
 
 import (
 	"context"
+	"net"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -9,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/conn"
 	"github.com/wllock/wllock/internal/redistest"
 	"github.com/wllock/wllock/internal/testscope"
 )
@@ -23,22 +27,14 @@ func TestRedisAwayAtStartIsUnavailableByTheDeadline(t *testing.T) {
 	for name, addr := range map[string]string{"refused": s.Addr, "silent": p.Addr} {
 		t.Run(name, func(t *testing.T) {
 			u := newUser(t, open(t, addr))
-			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-			defer cancel()
-			start := time.Now()
-			_, _, err := u.enter(ctx, key(t))
-			require.ErrorIs(t, err, distributed.ErrUnavailable)
-			inTime(t, "Enter", time.Since(start), 200*time.Millisecond)
-			start = time.Now()
-			_, _, err = u.enter(t.Context(), key(t)) // a caller without a deadline
-			require.ErrorIs(t, err, distributed.ErrUnavailable)
-			inTime(t, "Enter without a deadline", time.Since(start), firstBudget)
-			ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
-			defer cancel()
-			require.ErrorIs(t, u.b.Ping(ctx), distributed.ErrUnavailable)
-			start = time.Now()
-			require.NoError(t, u.b.Close())
-			inTime(t, "Close", time.Since(start), closeGrace)
+			inTime(t, "Enter", 200*time.Millisecond, func() {
+				require.ErrorIs(t, u.fails(within(t, 200*time.Millisecond), key(t)), distributed.ErrUnavailable)
+			})
+			inTime(t, "Enter without a deadline", firstBudget, func() {
+				require.ErrorIs(t, u.fails(t.Context(), key(t)), distributed.ErrUnavailable)
+			})
+			require.ErrorIs(t, u.b.Ping(within(t, 100*time.Millisecond)), distributed.ErrUnavailable)
+			inTime(t, "Close", closeGrace, func() { require.NoError(t, u.b.Close()) })
 		})
 	}
 }
@@ -65,9 +61,7 @@ func TestSentinelFailover(t *testing.T) {
 	start := time.Now()
 	for _, u := range []user{a, b} {
 		for {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			l, p, err := u.enter(ctx, key(t))
-			cancel()
+			l, p, err := u.enter(within(t, time.Second), key(t))
 			if err == nil {
 				if p != nil {
 					l = granted(t, p)
@@ -78,27 +72,46 @@ func TestSentinelFailover(t *testing.T) {
 			require.ErrorIs(t, err, distributed.ErrUnavailable)
 		}
 	}
-	inTime(t, "both served after a failover", time.Since(start), 5*time.Second)
+	inTimeSince(t, start, "both served after a failover", time.Since(start), 5*time.Second)
 	turn(a)
 	turn(b)
 }
 
 func TestBusyScriptPasses(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s, b := openNew(t)
 	s.Do("CONFIG", "SET", "busy-reply-threshold", "10")
-	u := newUser(t, open(t, s.Addr)).lasting(5 * time.Second)
+	u := newUser(t, b).lasting(5 * time.Second)
 	release(t, u.lease(key(t)))
 	endless := make(chan error, 1)
 	go func() { endless <- s.Client().Eval(context.Background(), "while true do end", nil).Err() }()
 	require.Eventually(t, func() bool {
 		return redis.HasErrorPrefix(s.Client().Ping(t.Context()).Err(), "BUSY")
 	}, patience, 5*time.Millisecond)
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	_, _, err := u.enter(ctx, key(t))
-	require.ErrorIs(t, err, distributed.ErrUnavailable)
+	require.ErrorIs(t, u.fails(within(t, 100*time.Millisecond), key(t)), distributed.ErrUnavailable)
 	time.AfterFunc(200*time.Millisecond, func() { _ = s.Client().ScriptKill(context.Background()).Err() })
 	release(t, u.get(key(t))) // waits for the end of it
 	require.Error(t, <-endless)
+}
+
+// go-redis' pool answered with its last error once as many dials had failed as it has places, and dialed once a second: a
+// server that was back was not found before.
+func TestAServerThatIsBackIsDialedAtOnce(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	var away atomic.Bool
+	away.Store(true)
+	b := with(t, s.Client(func(o *redis.Options) {
+		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if away.Load() {
+				return nil, syscall.ECONNREFUSED
+			}
+			return new(net.Dialer).DialContext(ctx, network, addr)
+		}
+	}))
+	for range 10 * conn.MaxSlots {
+		require.ErrorIs(t, b.Echo(t.Context()), distributed.ErrUnreached)
+	}
+	away.Store(false)
+	require.NoError(t, b.Echo(t.Context()))
 }

@@ -18,13 +18,12 @@ func TestSlowOnceIsNotSlowForEver(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	for name, slow := range map[string]func(u user) error{
-		"at the start": func(u user) error { _, _, err := u.enter(t.Context(), "slow"); return err },
+		"at the start": func(u user) error { return u.fails(t.Context(), "slow") },
 		"during a Ping": func(u user) error {
 			if err := u.b.Ping(t.Context()); err != nil {
 				return err
 			}
-			_, _, err := u.enter(t.Context(), "slow")
-			return err
+			return u.fails(t.Context(), "slow")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -54,8 +53,7 @@ func TestASlowerNetworkIsNoticed(t *testing.T) {
 	u := newUser(t, open(t, p.Addr)).lasting(ttl)
 	release(t, u.lease(key(t)))
 	p.SetDelay(ttl / 5 / 2) // beyond H
-	_, _, err := u.enter(t.Context(), key(t))
-	require.ErrorIs(t, err, distributed.ErrUnavailable)
+	require.ErrorIs(t, u.fails(t.Context(), key(t)), distributed.ErrUnavailable)
 	l, _, err := u.enter(t.Context(), key(t))
 	if err == nil {
 		err = l.Release(t.Context())
@@ -74,12 +72,8 @@ func TestTheFirstUseTakesTwoRoundTrips(t *testing.T) {
 	p := redistest.NewProxy(t, s.Addr)
 	p.SetDelay(rtt / 2)
 	b := open(t, p.Addr)
-	start := time.Now()
-	require.NoError(t, b.Ping(t.Context()))
-	inTime(t, "the first", time.Since(start)-slack/2, 4*rtt-slack/2)
-	start = time.Now()
-	require.NoError(t, b.Ping(t.Context()))
-	inTime(t, "the second", time.Since(start)+slack, 3*rtt)
+	inTime(t, "the first", 4*rtt, func() { require.NoError(t, b.Ping(t.Context())) })
+	inTime(t, "the second, without slack", 3*rtt-slack, func() { require.NoError(t, b.Ping(t.Context())) })
 }
 
 // over is a network with these round trips, and no TLS.
@@ -114,7 +108,7 @@ func TestClaimWindow(t *testing.T) {
 func TestARequestHasTheWindowOfItsNetwork(t *testing.T) {
 	t.Parallel()
 	const ttl = time.Second
-	b := open(t, redistest.Start(t).Addr)
+	_, b := openNew(t)
 	release(t, newUser(t, b).lease(key(t)))
 	b.s.rtt.Store(int64(ttl / 8)) // from now on nothing is exchanged
 	a := b.client.Orphan(b.client.NextNumber(), distributed.Request{Key: key(t), Instance: "i", TTL: ttl})

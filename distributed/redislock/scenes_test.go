@@ -252,16 +252,12 @@ var _ redis.Error = redisError("")
 // request is a call in short.
 func (p *process) request(c *conn.Call) string {
 	keys := c.Args[2].(int)
-	locks := keys
-	if c.Script == renewAllScript {
-		locks = keys / 2
-	}
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
 	text := []string{c.Script.Name}
 	switch {
 	case c.Script == renewAllScript:
-		for i := range locks {
+		for i := range keys / 2 { // locks, and then their queues
 			text = append(text, p.key(c, i), p.attempt(argOf(c, conn.HeadLen+keys+1+i)))
 		}
 	case c.Script == releaseScript:

@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -56,9 +57,7 @@ func TestSentinelOldPrimaryIsLeft(t *testing.T) {
 	time.Sleep(2 * distributed.HeartbeatInterval(2*time.Second)) // the sentinels are asked once in this time
 	group.Primary.Resume()
 	for name, u := range users {
-		l, p, err := u.enter(t.Context(), key(t)+name)
-		require.NoError(t, err)
-		require.True(t, p == nil, "queued")
+		l := u.lease(key(t) + name)
 		require.NotNil(t, group.Replica.Do("GET", key(t)+name), "%s: granted by the old primary", name)
 		release(t, l)
 	}
@@ -89,4 +88,19 @@ func TestSentinelHangsWithItsPrimary(t *testing.T) {
 		return err == nil && l.Release(t.Context()) == nil
 	}, 30*time.Second, 10*time.Millisecond)
 	t.Logf("granted after %v", time.Since(start))
+}
+
+// Sentinels may have a password of their own.
+func TestSentinelsWithAPassword(t *testing.T) {
+	testscope.Long(t, "starts sentinels")
+	t.Parallel()
+	group := redistest.StartSentinel(t)
+	for _, s := range group.Sentinels {
+		s.Do("ACL", "SETUSER", "default", "resetpass", ">open:/?sesame")
+	}
+	address := "redis+sentinel://" + strings.Join(group.Addrs(), ",") + "/" + redistest.MasterName
+	b := byURL(t, address+"?sentinel_password=open%3A%2F%3Fsesame&max_active_conns=5")
+	require.NoError(t, b.Ping(t.Context()))
+	require.NotContains(t, fmt.Sprintf("%v %#v", b, b), "sesame")
+	require.ErrorContains(t, byURL(t, address).Ping(within(t, 2*time.Second)), "NOAUTH")
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testlocker"
 )
 
 func TestFullMemory(t *testing.T) {
@@ -28,18 +29,17 @@ func TestFullMemory(t *testing.T) {
 	l := holder.lease(key(t))
 	p := newUser(t, b).place(key(t))
 	s.Do("CONFIG", "SET", "maxmemory", "1") // all is used up
-	start := time.Now()
-	_, _, err := newUser(t, b).enter(t.Context(), key(t)+"new")
-	require.ErrorIs(t, err, distributed.ErrUnavailable)
-	require.ErrorContains(t, err, "OOM")
-	inTime(t, "said", time.Since(start), 0)
+	inTime(t, "said", 0, func() {
+		err := newUser(t, b).fails(t.Context(), key(t)+"new")
+		require.ErrorIs(t, err, distributed.ErrUnavailable)
+		require.ErrorContains(t, err, "OOM")
+	})
 	until := l.Until()
 	require.Eventually(t, func() bool { return l.Until().After(until) }, patience, time.Millisecond, "renewals work")
 	time.Sleep(testTTL)
 	require.Empty(t, p.Granted())
 	require.NoError(t, l.Refill(t.Context()))
-	release(t, l)
-	release(t, granted(t, p)) // the place was kept, and the hand-over works
+	passOn(t, l, p) // the place was kept, and the hand-over works
 	require.Nil(t, s.Do("GET", key(t)+"new"))
 }
 
@@ -55,13 +55,15 @@ func TestEvictingPolicyIsWarnedOf(t *testing.T) {
 	require.Equal(t, 1, strings.Count(out.String(), "level=WARN"), "once is enough")
 }
 
-// userLine is the ACL line that docs/redis.md recommends.
-func userLine(t *testing.T) []any { return redistest.UserLine(t, "redis.md", "shop") }
+// command is one as an operator types it.
+func command(text string) (args []any) {
+	for f := range strings.FieldsSeq(text) {
+		args = append(args, f)
+	}
+	return args
+}
 
-// asUser opens a backend as the user of the documented ACL line for the system shop.
-func asUser(t *testing.T, s *redistest.Server) *Backend { return openFor(t, s, "shop") }
-
-// openFor opens a backend for a system, as its user.
+// openFor opens a backend for a system, as the user of the documented ACL line for it.
 func openFor(t *testing.T, s *redistest.Server, system string) *Backend {
 	t.Helper()
 	return with(t, s.Client(s.AddUser(t, "redis.md", system)), WithSystem(system))
@@ -71,7 +73,7 @@ func openFor(t *testing.T, s *redistest.Server, system string) *Backend {
 func TestTheDocumentedACLLineIsEnough(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	b := asUser(t, s)
+	b := openFor(t, s, "shop")
 	require.NoError(t, b.Ping(t.Context()))
 	u, other := newUser(t, b), newUser(t, b)
 	for _, mode := range []func(*distributed.Request){shared, exclusive} {
@@ -80,9 +82,7 @@ func TestTheDocumentedACLLineIsEnough(t *testing.T) {
 		q := newUser(t, b).place("shop:product:1", shared)
 		time.Sleep(testTTL / 2) // heartbeats, claim
 		require.NoError(t, l.Refill(t.Context()))
-		release(t, l)
-		release(t, granted(t, p))
-		release(t, granted(t, q))
+		passOn(t, l, p, q)
 	}
 	user := s.AddUser(t, "redis.md", "shop", "+client|setname", "+select")
 	b = with(t, s.Client(user, func(o *redis.Options) { o.ClientName, o.DB = "mine", 2 }), WithSystem("shop"))
@@ -96,18 +96,14 @@ func TestTheDocumentedACLLineAllowsNothingElse(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	user := s.Client(s.AddUser(t, "redis.md", "shop"))
-	for _, command := range []string{
+	for _, text := range []string{
 		"CLIENT PAUSE 5000 ALL", "CLIENT KILL USER bank", "CLIENT LIST", "CLIENT NO-EVICT on", "CLIENT TRACKING ON BCAST", "CLIENT UNBLOCK 1", "CLIENT REPLY OFF",
 		"KEYS *", "SCAN 0", "FLUSHALL", "CONFIG GET *", "ACL LIST", "MONITOR", "SHUTDOWN NOSAVE", "SCRIPT FLUSH", "SCRIPT KILL", "SWAPDB 0 1", "SELECT 1",
 		"PUBSUB CHANNELS", "PSUBSCRIBE *", "DEBUG SLEEP 1", "FUNCTION LIST", "CLUSTER RESET", "REPLICAOF NO ONE",
 	} {
-		args := []any{}
-		for f := range strings.FieldsSeq(command) {
-			args = append(args, f)
-		}
-		require.ErrorContains(t, user.Do(t.Context(), args...).Err(), "NOPERM", command)
+		require.ErrorContains(t, user.Do(t.Context(), command(text)...).Err(), "NOPERM", text)
 	}
-	for _, rule := range userLine(t)[3:] {
+	for _, rule := range redistest.UserLine(t, "redis.md", "shop")[3:] {
 		require.NotContains(t, rule, "@", "a category has more than is needed")
 	}
 }
@@ -128,14 +124,10 @@ func TestTheCommandsOfTheRunbookRun(t *testing.T) {
 	}
 	found := map[string]bool{}
 	for _, m := range regexp.MustCompile("redis-cli (?:-h redis )?([A-Z][^;|#`\n]*)").FindAllStringSubmatch(string(page), -1) {
-		command := strings.TrimSpace(m[1])
-		args := []any{}
-		for f := range strings.FieldsSeq(command) {
-			args = append(args, f)
-		}
-		require.Contains(t, shows, command)
-		require.Regexp(t, shows[command], fmt.Sprint(s.Do(args...)), command)
-		found[command] = true
+		text := strings.TrimSpace(m[1])
+		require.Contains(t, shows, text)
+		require.Regexp(t, shows[text], fmt.Sprint(s.Do(command(text)...)), text)
+		found[text] = true
 	}
 	require.Len(t, found, len(shows))
 	release(t, l)
@@ -154,18 +146,12 @@ func TestMissingACLRuleIsNamed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := redistest.Start(t)
-			b := asUser(t, s)
-			args := []any{"ACL", "SETUSER", userLine(t)[2]}
-			for f := range strings.FieldsSeq(c.change) {
-				args = append(args, f)
-			}
-			s.Do(args...)
+			b := openFor(t, s, "shop")
+			s.Do(command("ACL SETUSER shop " + c.change)...)
 			err := b.Ping(t.Context())
 			require.ErrorIs(t, err, distributed.ErrUnavailable)
 			require.ErrorContains(t, err, c.says)
-			_, _, err = newUser(t, b).enter(t.Context(), "shop:product:1")
-			require.ErrorContains(t, err, c.says, "at the first use as well")
-			t.Log(err)
+			require.ErrorContains(t, newUser(t, b).fails(t.Context(), "shop:product:1"), c.says, "at the first use as well")
 		})
 	}
 }
@@ -178,9 +164,7 @@ func TestCommandsThatAreRenamedAway(t *testing.T) {
 	b := open(t, s.Addr)
 	require.NoError(t, b.Ping(t.Context()))
 	l := newUser(t, b).lease("shop:product:1")
-	p := newUser(t, b).place("shop:product:1")
-	release(t, l)
-	release(t, granted(t, p))
+	passOn(t, l, newUser(t, b).place("shop:product:1"))
 
 	for _, command := range []string{"PING", "SUBSCRIBE", "EVALSHA", "TIME", "ZRANK"} {
 		t.Run(command, func(t *testing.T) {
@@ -195,18 +179,14 @@ func TestCommandsThatAreRenamedAway(t *testing.T) {
 func TestKeyOutsideTheACLIsNamed(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	b := asUser(t, s)
+	b := openFor(t, s, "shop")
 	for want, rule := range map[string]string{ // the channel is looked at once for each system
 		"the user lacks the ACL rule ~wllock:mall:*": "", "the user lacks the ACL rules &wllock:plaza:*": "~wllock:plaza:*",
 		"~pattern for the lock's key or ~wllock:arcade:*": "~wllock:arcade:* &wllock:arcade:*",
 	} {
-		args := []any{"ACL", "SETUSER", userLine(t)[2]}
-		for f := range strings.FieldsSeq(rule) {
-			args = append(args, f)
-		}
-		s.Do(args...)
+		s.Do(command("ACL SETUSER shop " + rule)...)
 		_, system, _ := strings.Cut(want, "wllock:")
-		_, _, err := newUser(t, b).enter(t.Context(), strings.TrimSuffix(system, "*")+"product:1")
+		err := newUser(t, b).fails(t.Context(), strings.TrimSuffix(system, "*")+"product:1")
 		require.ErrorIs(t, err, distributed.ErrUnavailable)
 		require.ErrorContains(t, err, want)
 		t.Log(err)
@@ -226,8 +206,7 @@ func TestSystemOutsideTheACLIsNamed(t *testing.T) {
 		} else {
 			require.ErrorIs(t, err, distributed.ErrUnavailable)
 			require.ErrorContains(t, err, want)
-			_, _, err = newUser(t, b).enter(t.Context(), "shop:product:1")
-			require.ErrorContains(t, err, want, "at the first use as well")
+			require.ErrorContains(t, newUser(t, b).fails(t.Context(), "shop:product:1"), want, "at the first use as well")
 		}
 	}
 	b := with(t, client)
@@ -247,16 +226,16 @@ func TestSystemOutsideTheACLIsNamed(t *testing.T) {
 func TestPublishRevokedWhileRunning(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	b := asUser(t, s)
+	b := openFor(t, s, "shop")
 	u, other := newUser(t, b), newUser(t, b)
 	var l distributed.Lease = u.lease("shop:product:1")
-	s.Do("ACL", "SETUSER", userLine(t)[2], "-publish")
+	s.Do("ACL", "SETUSER", "shop", "-publish")
 	for range 2 {
 		p := other.place("shop:product:1")
-		start := time.Now()
-		release(t, l)
-		l = granted(t, p)
-		inTime(t, "found by a heartbeat", time.Since(start), distributed.HeartbeatInterval(testTTL))
+		inTime(t, "found by a heartbeat", distributed.HeartbeatInterval(testTTL), func() {
+			release(t, l)
+			l = granted(t, p)
+		})
 		u, other = other, u
 	}
 	release(t, l)
@@ -264,8 +243,7 @@ func TestPublishRevokedWhileRunning(t *testing.T) {
 
 func TestTooOldServerIsNamed(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	b := open(t, s.Addr)
+	_, b := openNew(t)
 	swapTransport(b, func(tr conn.Transport) conn.Transport { return aged{tr} })
 	err := b.Ping(t.Context())
 	require.ErrorIs(t, err, distributed.ErrUnavailable)
@@ -340,4 +318,47 @@ func TestWrongClientsAndOptionsAreRefused(t *testing.T) {
 			require.ErrorContains(t, err, c.says)
 		}
 	}
+}
+
+// No part of a key leaves the process, whatever Redis and the client say.
+func TestNoKeyLeavesWithRedaction(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	proxy := redistest.NewProxy(t, s.Addr)
+	user := s.AddUser(t, "redis.md", "shop")
+	rights := func(rules ...any) {
+		s.Do(append([]any{"ACL", "SETUSER", "shop"}, rules...)...)
+	}
+	admin := s.Client()
+	testlocker.Secrecy{
+		System: "shop", TTL: 3 * time.Second,
+		Open: func(t *testing.T, log *slog.Logger) distributed.Backend {
+			return with(t, s.Client(user, func(o *redis.Options) { o.Addr = proxy.Addr }), WithSystem("shop"), WithLogger(log))
+		},
+		Hinders: map[string]func(*testing.T) func(){
+			"no right to scripts": func(*testing.T) func() { rights("-evalsha"); return func() { rights("+evalsha") } },
+			"no right to keys": func(*testing.T) func() {
+				rights("resetkeys", "~other:*")
+				return func() { rights("~shop:*", "~wllock:shop:*") }
+			},
+			"a cut": func(*testing.T) func() {
+				proxy.Redirect("127.0.0.1:1")
+				proxy.Cut()
+				return func() { proxy.Redirect(s.Addr) }
+			},
+			"a full server": func(*testing.T) func() {
+				s.Do("CONFIG", "SET", "maxmemory", "1")
+				return func() { s.Do("CONFIG", "SET", "maxmemory", "0") }
+			},
+			"other data under the keys": func(t *testing.T) func() {
+				ctx := t.Context()
+				keys := admin.Keys(ctx, "shop:*").Val()
+				for _, key := range keys {
+					admin.Del(ctx, key)
+					admin.LPush(ctx, key, "theirs")
+				}
+				return func() { admin.Del(ctx, keys...) }
+			},
+		},
+	}.Run(t)
 }

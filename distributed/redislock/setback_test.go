@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,7 +21,7 @@ const setBack = 30 * time.Second
 // TestAClockSetBackTakesNoLeaseFromALivingHolder, nor from readers, while others wait.
 func TestAClockSetBackTakesNoLeaseFromALivingHolder(t *testing.T) {
 	testscope.Long(t, "sets a server's clock")
-	for name, change := range map[string]func(*distributed.Request){"writer": func(*distributed.Request) {}, "reader": shared} {
+	for name, change := range map[string]func(*distributed.Request){"writer": exclusive, "reader": shared} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, clock := redistest.StartWithClock(t, time.Now())
@@ -49,8 +50,7 @@ func TestAClockSetBackTakesNoLeaseFromALivingHolder(t *testing.T) {
 // TestADeadWaiterAfterTheClockIsSetBack: its last heartbeat seems to be yet to come, for as long as the clock was set back by.
 func TestADeadWaiterAfterTheClockIsSetBack(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	b := open(t, s.Addr)
+	s, b := openNew(t)
 	l := newUser(t, b).lease(key(t), shared)
 	crowd(t, b, 1, distributed.Exclusive, testTTL) // a writer that is dead
 	p := newUser(t, b).place(key(t), shared)
@@ -60,4 +60,23 @@ func TestADeadWaiterAfterTheClockIsSetBack(t *testing.T) {
 	s.Do("HSET", waiters, instanceName("deaf0"), strings.Join(noted, " "))
 	release(t, granted(t, p))
 	release(t, l)
+}
+
+// The server's clock is set back while permits are held by processes that die: their shares seem to last for hours, more of them than a
+// script cuts at once, while a living holder keeps the lock.
+func TestDeadPermitsAfterTheClockIsSetBack(t *testing.T) {
+	t.Parallel()
+	s, b := openNew(t)
+	const dead, limit = 150, 151
+	living := newUser(t, b).lease(key(t), permit(limit))
+	readers := keysOf(key(t), "")[readersKey]
+	add := []any{"ZADD", readers}
+	for i := range dead {
+		add = append(add, time.Now().Add(time.Hour).UnixMilli(), fmt.Sprintf("dead:%d:i%d", i+1, i))
+	}
+	s.Do(add...)
+	inTime(t, "permits of the dead after the clock was set back", testTTL+3*distributed.HeartbeatInterval(testTTL), func() {
+		release(t, granted(t, newUser(t, b).place(key(t), permit(limit))))
+	})
+	release(t, living)
 }

@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,8 +15,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver"
 	"github.com/wllock/wllock/internal/conn"
+	"github.com/wllock/wllock/internal/redistest"
 )
 
 // A subscription that cannot be made has one line when it goes and one when it is back, however often it is tried in between; one
@@ -103,4 +106,46 @@ func TestAMessageAsksForAHeartbeat(t *testing.T) { // rule R16
 			require.EqualValues(t, n, beats.Load())
 		}
 	})
+}
+
+func TestHalfOpenSubscriptionIsReplaced(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := redistest.NewProxy(t, s.Addr)
+	b := open(t, p.Addr)
+	counted := &listenCount{}
+	swapTransport(b, func(tr conn.Transport) conn.Transport { counted.Transport = tr; return counted })
+	release(t, newUser(t, b).lease(key(t))) // brings the TTL, and with it the watchdog's interval
+	require.Eventually(t, func() bool { return counted.subscribed.Load() > 0 }, patience, time.Millisecond)
+	time.Sleep(distributed.HeartbeatInterval(testTTL)) // an interval that began before the TTL was known may be longer
+	before := counted.broken.Load()                    // a busy machine may have answered late
+	p.SetHalfOpen(true)
+	inTime(t, "half-open subscription noticed", 2*distributed.HeartbeatInterval(testTTL), func() {
+		require.Eventually(t, func() bool { return counted.broken.Load() > before }, patience, time.Millisecond)
+	})
+	before = counted.subscribed.Load()
+	p.SetHalfOpen(false)
+	require.Eventually(t, func() bool { return counted.subscribed.Load() > before }, patience, time.Millisecond)
+}
+
+// listenCount is a transport, and what listens to it. It counts what happens to the subscription.
+type listenCount struct {
+	conn.Transport
+	conn.ChannelListener
+	subscribed, broken atomic.Int32
+}
+
+func (c *listenCount) ListenTo(ctx context.Context, channels *conn.Channels, interval func() time.Duration, l conn.ChannelListener) {
+	c.ChannelListener = l
+	c.Transport.ListenTo(ctx, channels, interval, c)
+}
+
+func (c *listenCount) OnSubscribe(channel string) {
+	c.subscribed.Add(1)
+	c.ChannelListener.OnSubscribe(channel)
+}
+
+func (c *listenCount) OnDisconnect(err error) {
+	c.broken.Add(1)
+	c.ChannelListener.OnDisconnect(err)
 }
