@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -40,8 +39,7 @@ func TestClientLeavesWhileWaiting(t *testing.T) {
 		"POST, chunked body": {request: chunked, key: byPath, opts: []httpguard.Option{httpguard.WithBodyBuffer(1 << 10)}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := wllocktest.New(t)
-			wllocktest.Hold(t, l, "product", secret)
+			l := taken(t)
 			wllocktest.Hold(t, l, "product", "17:"+secret)
 			s := serve(t, l, test.key, never(t), test.opts...)
 			conn, err := net.Dial("tcp", s.Listener.Addr().String())
@@ -62,9 +60,8 @@ func TestClientLeavesWhileWaiting(t *testing.T) {
 const chunked = "POST /orders/" + secret + " HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n"
 
 func TestHTTP2ClientLeavesWhileWaiting(t *testing.T) {
-	l := wllocktest.New(t)
-	wllocktest.Hold(t, l, "product", secret)
-	s := secure(t, httpguard.New(l, "product", httpguard.Query("id"), httpguard.WithoutBodyBuffer())(never(t)))
+	l := taken(t)
+	s := start(t, true, guarded(l, never(t), httpguard.WithoutBodyBuffer()))
 	ctx, cancel := context.WithCancel(t.Context())
 	// The body is never sent to its end, and yet, over HTTP/2, the server notices.
 	body, end := io.Pipe()
@@ -102,7 +99,7 @@ func TestHandlerGetsTheBufferedBody(t *testing.T) {
 				assert.Equal(t, body, string(b))
 				assert.NoError(t, r.Body.Close())
 			}, opts...)
-			require.Equal(t, http.StatusOK, send(t, s, http.MethodPost, body).status)
+			require.Equal(t, http.StatusOK, send(t, s, http.MethodPost, strings.NewReader(body)).status)
 		})
 	}
 }
@@ -120,14 +117,4 @@ func TestTruncatedBody(t *testing.T) {
 	b, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
 	answer{resp.StatusCode, resp.Header, string(b)}.isProblem(t, http.StatusBadRequest, "unreadable-body", false)
-}
-
-// secure starts a server that speaks HTTP/2.
-func secure(t testing.TB, h http.Handler) *httptest.Server {
-	t.Helper()
-	s := httptest.NewUnstartedServer(h)
-	s.EnableHTTP2 = true
-	s.StartTLS()
-	t.Cleanup(s.Close)
-	return s
 }

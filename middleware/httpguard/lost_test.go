@@ -6,7 +6,6 @@ import (
 	"log"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock"
@@ -27,30 +27,20 @@ func losing(t *testing.T, http2 bool, wrap func(http.ResponseWriter) (http.Respo
 	t.Helper()
 	l, faults := wllocktest.NewWithFaults(t, wllock.WithLeaseTTL(100*time.Millisecond))
 	var runs atomic.Int32
-	guarded := httpguard.New(l, "product", httpguard.Query("id"), opts...)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := guarded(l, func(w http.ResponseWriter, r *http.Request) {
 		runs.Add(1)
 		faults.Lose("product", secret)
 		<-r.Context().Done()
 		require.ErrorIs(t, context.Cause(r.Context()), wllock.ErrLeaseLost)
 		handler(w, r)
-	}))
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w, end := wrap(w)
-		guarded.ServeHTTP(w, r)
-		end()
-	}))
+	}, opts...)
 	var logged logs
-	s.Config.ErrorLog = log.New(&logged, "", 0)
-	s.EnableHTTP2 = http2
-	if http2 {
-		s.StartTLS()
-	} else {
-		s.Start()
-	}
-	defer s.Close()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"?id="+secret, nil)
-	require.NoError(t, err)
-	a := do(t, s, r)
+	s := start(t, http2, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w, end := wrap(w)
+		h.ServeHTTP(w, r)
+		end()
+	}), func(s *http.Server) { s.ErrorLog = log.New(&logged, "", 0) })
+	a := get(t, s)
 	require.EqualValues(t, 1, runs.Load(), "the handler is not run again")
 	isFree(t, l)
 	return a, logged.String()
@@ -74,90 +64,67 @@ func (l *logs) String() string {
 	return l.b.String()
 }
 
-// overEach runs a test with each of the named writers, over HTTP/1 and HTTP/2.
-func overEach(t *testing.T, names []string, test func(t *testing.T, name string, http2 bool)) {
-	for _, name := range names {
-		for _, http2 := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, HTTP/2 %v", name, http2), func(t *testing.T) {
-				t.Parallel()
-				test(t, name, http2)
-			})
-		}
-	}
-}
-
 var everyWriter = slices.Sorted(maps.Keys(writers))
 
-func TestLostBeforeAnythingWasWritten(t *testing.T) {
-	overEach(t, everyWriter, func(t *testing.T, name string, http2 bool) {
-		a, logged := losing(t, http2, writers[name], func(w http.ResponseWriter, _ *http.Request) {
+// The lock is lost: what the handler has written is the answer, in whatever way it began, and no second body follows. If it has written nothing, the
+// guard answers, through every writer.
+func TestLost(t *testing.T) {
+	written := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/x-done")
+		w.WriteHeader(http.StatusCreated)
+		fmt.Fprint(w, "done")
+	}
+	page := []httpguard.Option{httpguard.WithResponder(ownPage)}
+	for what, test := range map[string]struct {
+		handler http.HandlerFunc
+		opts    []httpguard.Option
+		writers []string
+		status  int
+		body    string   // "": a problem, without what describes the handler's answer
+		typ     string   // "": any
+		sees    []string // the writers through which all of that is seen; else the status alone
+		loud    []string // those behind which something may be written twice, which net/http logs
+	}{
+		"before anything was written": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("ETag", "x")
-			if name != "keeping" { // it gets them back as they were
+			if _, keeps := w.(*keeping); !keeps { // it gets them back as they were
 				w.Header().Set("Content-Length", "1")
 			}
-		})
-		require.Empty(t, logged)
-		require.Equal(t, http.StatusServiceUnavailable, a.status)
-		if !slices.Contains(telling, name) { // only the status
-			return
+		}, nil, everyWriter, http.StatusServiceUnavailable, "", "", telling, nil},
+		// An informational status is no response yet, though a wrapper may note it as one.
+		"after early hints": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusEarlyHints) }, nil,
+			append([]string{"plain", "optimist"}, telling...), http.StatusServiceUnavailable, "", "", telling, nil},
+		"after something was written": {written, nil, everyWriter, http.StatusCreated, "done", "text/x-done", everyWriter, mute},
+		// Write alone begins a response too, and a wrapper may not see it.
+		"after a body without status": {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "done") }, nil,
+			slices.DeleteFunc(slices.Clone(everyWriter), func(name string) bool { return name == "buffering" }), // see TestLostAfterABodyWasBuffered
+			http.StatusOK, "done", "", everyWriter, mute},
+		"before anything was written, own page": {func(http.ResponseWriter, *http.Request) {}, page, everyWriter,
+			http.StatusServiceUnavailable, "my page", "text/x-own", telling, []string{"as it is"}},
+		// The responder's page must not become a second body either.
+		"after something was written, own page": {written, page, everyWriter, http.StatusCreated, "done", "text/x-done", everyWriter, everyWriter},
+	} {
+		for _, name := range test.writers {
+			for _, http2 := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/%s, HTTP/2 %v", what, name, http2), func(t *testing.T) {
+					t.Parallel()
+					a, logged := losing(t, http2, writers[name], test.handler, test.opts...)
+					require.Equal(t, test.status, a.status)
+					if !slices.Contains(test.loud, name) {
+						require.Empty(t, logged)
+					}
+					switch {
+					case !slices.Contains(test.sees, name):
+					case test.body == "":
+						a.isProblem(t, http.StatusServiceUnavailable, "lease-lost", false)
+						require.Empty(t, a.header.Get("ETag"))
+					default:
+						require.Equal(t, test.body, a.body, "no second body")
+						require.Contains(t, a.header.Get("Content-Type"), test.typ)
+					}
+				})
+			}
 		}
-		require.Empty(t, a.header.Get("ETag"))
-		a.isProblem(t, http.StatusServiceUnavailable, "lease-lost", false)
-	})
-}
-
-// An informational status is no response yet, though a wrapper may note it as one.
-func TestLostAfterEarlyHints(t *testing.T) {
-	overEach(t, append([]string{"plain", "optimist"}, telling...), func(t *testing.T, name string, http2 bool) {
-		a, logged := losing(t, http2, writers[name], func(w http.ResponseWriter, _ *http.Request) {
-			w.WriteHeader(http.StatusEarlyHints)
-		})
-		require.Empty(t, logged)
-		require.Equal(t, http.StatusServiceUnavailable, a.status)
-		if slices.Contains(telling, name) {
-			a.isProblem(t, http.StatusServiceUnavailable, "lease-lost", false)
-		}
-	})
-}
-
-func TestLostAfterSomethingWasWritten(t *testing.T) {
-	overEach(t, everyWriter, func(t *testing.T, name string, http2 bool) {
-		a, logged := losing(t, http2, writers[name], func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "text/x-own")
-			w.WriteHeader(http.StatusCreated)
-			fmt.Fprint(w, "done")
-		})
-		require.Equal(t, http.StatusCreated, a.status)
-		require.Equal(t, "done", a.body)
-		require.Equal(t, "text/x-own", a.header.Get("Content-Type"))
-		if !slices.Contains(mute, name) {
-			require.Empty(t, logged)
-		}
-	})
-}
-
-// Write alone begins a response too, and a wrapper may not see it.
-func TestLostAfterABodyWithoutStatus(t *testing.T) {
-	overEach(t, everyWriter, func(t *testing.T, name string, http2 bool) {
-		if name == "buffering" { // see TestLostAfterABodyWasBuffered
-			return
-		}
-		a, logged := losing(t, http2, writers[name], func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "done") })
-		require.Equal(t, http.StatusOK, a.status)
-		require.Equal(t, "done", a.body, "no second body")
-		if !slices.Contains(mute, name) {
-			require.Empty(t, logged)
-		}
-	})
-}
-
-// A body that is buffered while the header passes through is the handler's answer, whatever its status has become.
-func TestLostAfterABodyWasBuffered(t *testing.T) {
-	for _, http2 := range []bool{false, true} {
-		a, logged := losing(t, http2, writers["buffering"], func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "done") })
-		require.Equal(t, "done\n", a.body, "no second body")
-		require.Equal(t, http.StatusServiceUnavailable, a.status)
-		require.Empty(t, logged)
 	}
 }
 
@@ -171,32 +138,14 @@ func ownPage(w http.ResponseWriter, _ *http.Request, status int, _ error) {
 	fmt.Fprint(w, "page")
 }
 
-func TestLostIsAnsweredByTheResponder(t *testing.T) {
-	overEach(t, everyWriter, func(t *testing.T, name string, http2 bool) {
-		a, logged := losing(t, http2, writers[name], func(http.ResponseWriter, *http.Request) {}, httpguard.WithResponder(ownPage))
+// A body that is buffered while the header passes through is the handler's answer, whatever its status has become.
+func TestLostAfterABodyWasBuffered(t *testing.T) {
+	for _, http2 := range []bool{false, true} {
+		a, logged := losing(t, http2, writers["buffering"], func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "done") })
+		require.Equal(t, "done\n", a.body, "no second body")
 		require.Equal(t, http.StatusServiceUnavailable, a.status)
-		if slices.Contains(telling, name) {
-			require.Equal(t, "my page", a.body)
-			require.Equal(t, "text/x-own", a.header.Get("Content-Type"))
-		}
-		if name != "as it is" {
-			require.Empty(t, logged)
-		}
-	})
-}
-
-// The responder's page must not become a second body either.
-func TestLostAfterSomethingWasWrittenIsNotAnswered(t *testing.T) {
-	overEach(t, everyWriter, func(t *testing.T, name string, http2 bool) {
-		a, _ := losing(t, http2, writers[name], func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "text/x-done")
-			w.WriteHeader(http.StatusCreated)
-			fmt.Fprint(w, "done")
-		}, httpguard.WithResponder(ownPage))
-		require.Equal(t, http.StatusCreated, a.status)
-		require.Equal(t, "done", a.body)
-		require.Equal(t, "text/x-done", a.header.Get("Content-Type"))
-	})
+		require.Empty(t, logged)
+	}
 }
 
 func TestLostAfterHijack(t *testing.T) {
@@ -210,53 +159,32 @@ func TestLostAfterHijack(t *testing.T) {
 	require.Empty(t, logged)
 }
 
-func TestHeldForTooLong(t *testing.T) {
-	for name, written := range map[string]string{"nothing written": "", "written": "done"} {
-		t.Run(name, func(t *testing.T) {
-			l := wllocktest.New(t)
-			s := serve(t, l, byPath, func(w http.ResponseWriter, r *http.Request) {
-				<-r.Context().Done()
-				require.ErrorIs(t, context.Cause(r.Context()), wllock.ErrLockTimeMax)
-				fmt.Fprint(&skipEmpty{w}, written)
-			}, httpguard.WithCallOptions(wllock.WithLockTimeMax(10*time.Millisecond)))
-			a := get(t, s)
-			isFree(t, l)
-			if written == "" {
-				a.isProblem(t, http.StatusServiceUnavailable, "lease-lost", false)
-				return
-			}
-			require.Equal(t, http.StatusOK, a.status)
-			require.Equal(t, written, a.body)
-		})
+// The handler stops with its context: an empty response must not be sent as 200. Nor may the answer suggest a retry, as for a request that was
+// not admitted: the work may have been done. What the handler has written stays.
+func TestLockEndsUnderTheHandler(t *testing.T) {
+	for name, test := range ends {
+		for _, written := range []string{"", "done"} {
+			t.Run(fmt.Sprintf("%s, written %q", name, written), func(t *testing.T) {
+				l, faults := ending(t, test.cause)
+				a := get(t, serve(t, l, byPath, func(w http.ResponseWriter, r *http.Request) {
+					test.end(l, faults)
+					<-r.Context().Done()
+					assert.ErrorIs(t, context.Cause(r.Context()), test.cause)
+					if written != "" {
+						fmt.Fprint(w, written)
+					}
+				}, httpguard.WithCallOptions(test.opts...)))
+				if test.cause != wllock.ErrClosed {
+					isFree(t, l)
+				}
+				if written == "" {
+					a.isProblem(t, http.StatusServiceUnavailable, test.kind, false)
+					require.NotContains(t, a.body, "Try again")
+					return
+				}
+				require.Equal(t, http.StatusOK, a.status)
+				require.Equal(t, written, a.body)
+			})
+		}
 	}
-}
-
-// skipEmpty does not begin a response with an empty Write.
-type skipEmpty struct{ w http.ResponseWriter }
-
-func (s *skipEmpty) Write(b []byte) (int, error) {
-	if len(b) == 0 {
-		return 0, nil
-	}
-	return s.w.Write(b)
-}
-
-// Close of the Locker has timed out: the handler's context ends, and an empty response must not be sent as 200. Nor may the
-// response suggest a retry, as for a request that was not admitted: the work may have been done.
-func TestClosedUnderTheHandler(t *testing.T) {
-	l := wllocktest.New(t)
-	inside := make(chan struct{})
-	s := serve(t, l, byPath, func(_ http.ResponseWriter, r *http.Request) {
-		close(inside)
-		<-r.Context().Done()
-	})
-	go func() {
-		<-inside
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		_ = l.Close(ctx)
-	}()
-	a := get(t, s)
-	a.isProblem(t, http.StatusServiceUnavailable, "shutting-down", false)
-	require.NotContains(t, a.body, "Try again")
 }

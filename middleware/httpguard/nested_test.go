@@ -3,6 +3,7 @@ package httpguard_test
 import (
 	"context"
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,57 +12,59 @@ import (
 	"github.com/wllock/wllock/wllocktest"
 )
 
+// ends are the ways in which a lock ends under its holder.
+var ends = map[string]struct {
+	opts  []wllock.CallOption
+	end   func(l *wllock.Locker, faults *wllocktest.Faults)
+	cause error
+	kind  string
+}{
+	"lost": {end: func(_ *wllock.Locker, faults *wllocktest.Faults) { faults.Lose("product", secret) }, cause: wllock.ErrLeaseLost, kind: "lease-lost"},
+	"held for too long": {opts: []wllock.CallOption{wllock.WithLockTimeMax(50 * time.Millisecond)},
+		end: func(*wllock.Locker, *wllocktest.Faults) {}, cause: wllock.ErrLockTimeMax, kind: "lease-lost"},
+	"closed": {end: func(l *wllock.Locker, _ *wllocktest.Faults) { closeUnder(l) }, cause: wllock.ErrClosed, kind: "shutting-down"},
+}
+
+// ending is a Locker whose lock ends for that cause, before its lease.
+func ending(t testing.TB, cause error) (*wllock.Locker, *wllocktest.Faults) {
+	ttl := wllock.DefaultLeaseTTL
+	if cause == wllock.ErrLeaseLost {
+		ttl = 100 * time.Millisecond
+	}
+	return wllocktest.NewWithFaults(t, wllock.WithLeaseTTL(ttl))
+}
+
 // The outer lock ends while the request waits for the inner one: the lock is gone, not the client.
 func TestOuterLockEndsWhileTheInnerIsWaitedFor(t *testing.T) {
-	for name, test := range map[string]struct {
-		opts []wllock.CallOption
-		end  func(l *wllock.Locker, faults *wllocktest.Faults)
-		kind string
-	}{
-		"lost":              {end: func(_ *wllock.Locker, faults *wllocktest.Faults) { faults.Lose("product", secret) }, kind: "lease-lost"},
-		"held for too long": {opts: []wllock.CallOption{wllock.WithLockTimeMax(50 * time.Millisecond)}, kind: "lease-lost"},
-		"closed": {end: func(l *wllock.Locker, _ *wllocktest.Faults) {
-			ctx, cancel := context.WithCancel(context.Background())
-			cancel()
-			_ = l.Close(ctx)
-		}, kind: "shutting-down"},
-	} {
+	for name, test := range ends {
 		t.Run(name, func(t *testing.T) {
-			outer, faults := wllocktest.NewWithFaults(t, wllock.WithLeaseTTL(100*time.Millisecond))
-			inner := wllocktest.New(t)
-			wllocktest.Hold(t, inner, "product", secret)
-			guarded := httpguard.New(inner, "product", byPath)(never(t))
-			s := serve(t, outer, byPath, guarded.ServeHTTP, httpguard.WithCallOptions(test.opts...))
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
+			outer, faults := ending(t, test.cause)
+			inner := taken(t)
+			s := serve(t, outer, byPath, guarded(inner, never(t)).ServeHTTP, httpguard.WithCallOptions(test.opts...))
+			var all sync.WaitGroup
+			all.Go(func() {
 				for inner.Stats().Total.Waiting == 0 {
 					time.Sleep(time.Millisecond)
 				}
-				if test.end != nil {
-					test.end(outer, faults)
-				}
-			}()
+				test.end(outer, faults)
+			})
 			get(t, s).isProblem(t, http.StatusServiceUnavailable, test.kind, false)
-			<-done
+			all.Wait()
 		})
 	}
 }
 
 // The outer lock ends while the handler has the inner one and writes nothing: the outer guard answers.
 func TestOuterLockEndsUnderTheHandler(t *testing.T) {
-	for name, opts := range map[string][]wllock.CallOption{"lost": nil, "held for too long": {wllock.WithLockTimeMax(50 * time.Millisecond)}} {
+	for name, test := range ends {
 		t.Run(name, func(t *testing.T) {
-			outer, faults := wllocktest.NewWithFaults(t, wllock.WithLeaseTTL(100*time.Millisecond))
+			outer, faults := ending(t, test.cause)
 			inner := wllocktest.New(t)
-			guarded := httpguard.New(inner, "product", byPath)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-				if name == "lost" {
-					faults.Lose("product", secret)
-				}
+			s := serve(t, outer, byPath, guarded(inner, func(_ http.ResponseWriter, r *http.Request) {
+				test.end(outer, faults)
 				<-r.Context().Done()
-			}))
-			s := serve(t, outer, byPath, guarded.ServeHTTP, httpguard.WithCallOptions(opts...))
-			get(t, s).isProblem(t, http.StatusServiceUnavailable, "lease-lost", false)
+			}).ServeHTTP, httpguard.WithCallOptions(test.opts...))
+			get(t, s).isProblem(t, http.StatusServiceUnavailable, test.kind, false)
 			isFree(t, inner)
 		})
 	}
@@ -78,6 +81,5 @@ func TestRequestCanceledUnderTheOuterLock(t *testing.T) {
 		time.AfterFunc(10*time.Millisecond, cancel)
 		httpguard.New(l, "outer", byPath)(guarded).ServeHTTP(w, r.WithContext(ctx))
 	})
-	s := insecure(t, mux)
-	get(t, s).isProblem(t, http.StatusServiceUnavailable, "canceled", true)
+	get(t, start(t, false, mux)).isProblem(t, http.StatusServiceUnavailable, "canceled", true)
 }

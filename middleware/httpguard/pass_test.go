@@ -22,57 +22,44 @@ import (
 
 func TestResponseWriterIsNotWrapped(t *testing.T) {
 	var outer, inner http.ResponseWriter
-	guarded := httpguard.New(wllocktest.New(t), "product", httpguard.Query("id"))(
-		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { inner = w }))
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := guarded(wllocktest.New(t), func(w http.ResponseWriter, _ *http.Request) { inner = w })
+	s := start(t, false, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		outer = w
-		guarded.ServeHTTP(w, r)
+		h.ServeHTTP(w, r)
 	}))
-	resp, err := s.Client().Get(s.URL + "?id=1")
-	require.NoError(t, err)
-	resp.Body.Close()
-	s.Close()
+	require.Equal(t, http.StatusOK, get(t, s).status)
 	require.Same(t, outer, inner)
 }
 
 // Server-sent events: each arrives while the handler runs and holds its lock.
 func TestEventsPassThrough(t *testing.T) {
-	for name, start := range map[string]func(testing.TB, http.Handler) *httptest.Server{"HTTP/1.1": insecure, "HTTP/2": secure} {
-		t.Run(name, func(t *testing.T) {
-			l := wllocktest.New(t)
-			next := make(chan struct{})
-			s := start(t, httpguard.New(l, "feed", httpguard.Query("id"))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				w.Header().Set("Content-Type", "text/event-stream")
-				for i := range 3 {
-					fmt.Fprintf(w, "data: %d\n\n", i)
-					w.(http.Flusher).Flush()
-					<-next
-				}
-			})))
-			resp, err := s.Client().Get(s.URL + "?id=1")
-			require.NoError(t, err)
-			defer resp.Body.Close()
-			require.Equal(t, name == "HTTP/2", resp.ProtoMajor == 2)
-			events := bufio.NewReader(resp.Body)
+	overBoth(t, func(t *testing.T, http2 bool) {
+		l := wllocktest.New(t)
+		next := make(chan struct{})
+		s := start(t, http2, guarded(l, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
 			for i := range 3 {
-				line, err := events.ReadString('\n')
-				require.NoError(t, err)
-				require.Equal(t, fmt.Sprintf("data: %d\n", i), line)
-				_, _ = events.ReadString('\n')
-				require.EqualValues(t, 1, l.Stats().Total.Held)
-				next <- struct{}{}
+				fmt.Fprintf(w, "data: %d\n\n", i)
+				w.(http.Flusher).Flush()
+				<-next
 			}
-			_, err = events.ReadByte()
-			require.ErrorIs(t, err, io.EOF)
-		})
-	}
-}
-
-func insecure(t testing.TB, h http.Handler) *httptest.Server {
-	t.Helper()
-	s := httptest.NewServer(h)
-	t.Cleanup(s.Close)
-	return s
+		}))
+		resp, err := s.Client().Get(s.URL + "?id=1")
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		require.Equal(t, http2, resp.ProtoMajor == 2)
+		events := bufio.NewReader(resp.Body)
+		for i := range 3 {
+			line, err := events.ReadString('\n')
+			require.NoError(t, err)
+			require.Equal(t, fmt.Sprintf("data: %d\n", i), line)
+			_, _ = events.ReadString('\n')
+			require.EqualValues(t, 1, l.Stats().Total.Held)
+			next <- struct{}{}
+		}
+		_, err = events.ReadByte()
+		require.ErrorIs(t, err, io.EOF)
+	})
 }
 
 func TestHijackPassesThrough(t *testing.T) {
@@ -119,21 +106,19 @@ func TestResponseControllerPassesThrough(t *testing.T) {
 // The server removes the temporary files of a form through the request it has made.
 func TestFilesOfAFormAreRemoved(t *testing.T) {
 	var file string
-	guarded := httpguard.New(wllocktest.New(t), "product", httpguard.Query("id"), httpguard.WithoutBodyBuffer())(
-		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			if !assert.NoError(t, r.ParseMultipartForm(0)) {
-				return
-			}
-			f, err := r.MultipartForm.File["file"][0].Open()
-			if !assert.NoError(t, err) {
-				return
-			}
-			defer f.Close()
-			file = f.(*os.File).Name()
-		}))
 	mux := http.NewServeMux()
-	mux.Handle("/upload", guarded)
-	s := httptest.NewServer(mux)
+	mux.Handle("/upload", guarded(wllocktest.New(t), func(_ http.ResponseWriter, r *http.Request) {
+		if !assert.NoError(t, r.ParseMultipartForm(0)) {
+			return
+		}
+		f, err := r.MultipartForm.File["file"][0].Open()
+		if !assert.NoError(t, err) {
+			return
+		}
+		defer f.Close()
+		file = f.(*os.File).Name()
+	}, httpguard.WithoutBodyBuffer()))
+	s := start(t, false, mux)
 	var body strings.Builder
 	form := multipart.NewWriter(&body)
 	part, err := form.CreateFormFile("file", "big")
@@ -155,7 +140,7 @@ func BenchmarkGuard(b *testing.B) {
 	l := wllocktest.New(b)
 	handler := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	for name, h := range map[string]http.Handler{
-		"bare": handler, "guarded": httpguard.New(l, "product", httpguard.Query("id"))(handler),
+		"bare": handler, "guarded": guarded(l, handler),
 	} {
 		b.Run(name, func(b *testing.B) {
 			w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(b.Context(), http.MethodGet, "/?id=1", nil)

@@ -57,12 +57,3 @@ func TestRespondAfterAnAnswer(t *testing.T) {
 	httpguard.Respond(w, httptest.NewRequest(http.MethodPost, "/", nil), wllock.ErrHeld)
 	require.Equal(t, "done", w.Body.String())
 }
-
-// A responder answers some errors itself, and leaves the others to the default.
-func TestRespondInsideAResponder(t *testing.T) {
-	l := wllocktest.New(t)
-	wllocktest.Hold(t, l, "product", secret)
-	s := serve(t, l, byPath, never(t), httpguard.WithCallOptions(wllock.NoWait()),
-		httpguard.WithResponder(func(w http.ResponseWriter, r *http.Request, _ int, err error) { httpguard.Respond(w, r, err) }))
-	get(t, s).isProblem(t, http.StatusConflict, "held", true)
-}

@@ -2,7 +2,6 @@ package httpguard_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -22,37 +21,12 @@ import (
 	"github.com/wllock/wllock/wllocktest"
 )
 
-// overBoth runs a test over HTTP/1.1 and HTTP/2.
-func overBoth(t *testing.T, test func(t *testing.T, start func(http.Handler) *httptest.Server)) {
-	t.Run("HTTP/1.1", func(t *testing.T) {
-		test(t, func(h http.Handler) *httptest.Server {
-			s := httptest.NewServer(h)
-			t.Cleanup(s.Close)
-			return s
-		})
-	})
-	t.Run("HTTP/2", func(t *testing.T) {
-		test(t, func(h http.Handler) *httptest.Server { return secure(t, h) })
-	})
-}
-
-// order sends a body to a guard whose key is Query("id").
-func order(s *httptest.Server, body io.Reader) (answer, error) {
-	resp, err := s.Client().Post(s.URL+"?id="+secret, "text/plain", body)
-	if err != nil {
-		return answer{}, err
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	return answer{resp.StatusCode, resp.Header, string(b)}, err
-}
-
 // slowly sends a body of which the rest never comes, unless the test writes it.
 func slowly(s *httptest.Server) (rest *io.PipeWriter, answered <-chan answer) {
 	body, rest := io.Pipe()
 	answers := make(chan answer, 1)
 	go func() {
-		a, _ := order(s, body)
+		a, _ := do(s, http.MethodPost, body)
 		answers <- a
 	}()
 	_, _ = rest.Write([]byte("{"))
@@ -68,14 +42,14 @@ func reading(w http.ResponseWriter, r *http.Request) {
 }
 
 func TestSlowBodiesKeepNobodyWaiting(t *testing.T) {
-	overBoth(t, func(t *testing.T, start func(http.Handler) *httptest.Server) {
+	overBoth(t, func(t *testing.T, http2 bool) {
 		const clients = 50
 		l := wllocktest.New(t)
-		guarded := httpguard.New(l, "product", httpguard.Query("id"))(http.HandlerFunc(reading))
+		h := guarded(l, reading)
 		var arrived atomic.Int32
-		s := start(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s := start(t, http2, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			arrived.Add(1)
-			guarded.ServeHTTP(w, r)
+			h.ServeHTTP(w, r)
 		}))
 		rests, answers := [clients]*io.PipeWriter{}, [clients]<-chan answer{}
 		for i := range clients {
@@ -83,9 +57,7 @@ func TestSlowBodiesKeepNobodyWaiting(t *testing.T) {
 		}
 		require.Eventually(t, func() bool { return arrived.Load() == clients }, 30*time.Second, time.Millisecond)
 
-		a, err := order(s, strings.NewReader("{}")) // while all others still send
-		require.NoError(t, err)
-		require.Equal(t, "{}", a.body)
+		require.Equal(t, "{}", send(t, s, http.MethodPost, strings.NewReader("{}")).body) // while all others still send
 		require.Zero(t, l.Stats().Total.Held+l.Stats().Total.Waiting)
 
 		for i, rest := range rests {
@@ -122,9 +94,7 @@ func TestLongestBody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t, wllocktest.New(t), test.key, reading, test.opts...)
 			for _, body := range []io.Reader{strings.NewReader(test.body), chunks{strings.NewReader(test.body)}} {
-				r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/orders/"+secret, body)
-				require.NoError(t, err)
-				a := do(t, s, r)
+				a := send(t, s, http.MethodPost, body)
 				require.Equal(t, test.status, a.status)
 				if a.status == http.StatusOK {
 					require.True(t, test.body == a.body, "%d of %d bytes", len(a.body), len(test.body))
@@ -138,8 +108,8 @@ func TestLongestBody(t *testing.T) {
 func TestInnerGuardTakesTheBufferedBody(t *testing.T) {
 	l := wllocktest.New(t)
 	long := strings.Repeat("x", 2*defaultBuffer)
-	inner := httpguard.New(l, "inner", httpguard.Query("id"))(http.HandlerFunc(reading))
-	outer := httpguard.New(l, "outer", httpguard.Query("id"), httpguard.WithBodyBuffer(int64(len(long))))(inner)
+	inner := httpguard.New(l, "inner", byQuery)(http.HandlerFunc(reading))
+	outer := httpguard.New(l, "outer", byQuery, httpguard.WithBodyBuffer(int64(len(long))))(inner)
 	w := httptest.NewRecorder()
 	outer.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/?id=1", strings.NewReader(long)))
 	require.Equal(t, http.StatusOK, w.Code)
@@ -148,29 +118,26 @@ func TestInnerGuardTakesTheBufferedBody(t *testing.T) {
 
 // Somebody who asked for it reads under the lock. A client that sends nothing more keeps it until the hold ends, not for longer.
 func TestBodyReadUnderALockThatEnds(t *testing.T) {
-	for name, handler := range map[string]http.HandlerFunc{
-		"read": func(_ http.ResponseWriter, r *http.Request) {
+	for name, read := range map[string]func(t *testing.T, r *http.Request){
+		"read": func(t *testing.T, r *http.Request) {
 			_, err := io.ReadAll(r.Body)
-			assert.ErrorIs(r.Context().Value(testKey{}).(*testing.T), err, wllock.ErrLockTimeMax)
+			assert.ErrorIs(t, err, wllock.ErrLockTimeMax)
 		},
-		"JSON and again": func(_ http.ResponseWriter, r *http.Request) {
+		"JSON and again": func(t *testing.T, r *http.Request) {
 			_, _ = io.ReadAll(r.Body)
 			_, err := io.Copy(io.Discard, r.Body)
-			assert.ErrorIs(r.Context().Value(testKey{}).(*testing.T), err, wllock.ErrLockTimeMax)
+			assert.ErrorIs(t, err, wllock.ErrLockTimeMax)
 		},
-		"close": func(_ http.ResponseWriter, r *http.Request) {
+		"close": func(_ *testing.T, r *http.Request) {
 			_ = r.Body.Close() // net/http reads what is left of a short body
 			<-r.Context().Done()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			overBoth(t, func(t *testing.T, start func(http.Handler) *httptest.Server) {
+			overBoth(t, func(t *testing.T, http2 bool) {
 				l := wllocktest.New(t)
-				guarded := httpguard.New(l, "product", httpguard.Query("id"), httpguard.WithoutBodyBuffer(),
-					httpguard.WithCallOptions(wllock.WithLockTimeMax(50*time.Millisecond)))(handler)
-				s := start(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					guarded.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), testKey{}, t)))
-				}))
+				s := start(t, http2, guarded(l, func(_ http.ResponseWriter, r *http.Request) { read(t, r) },
+					httpguard.WithoutBodyBuffer(), httpguard.WithCallOptions(wllock.WithLockTimeMax(50*time.Millisecond))))
 				rest, answered := slowly(s)
 				isFree(t, l)
 				a := <-answered
@@ -182,8 +149,6 @@ func TestBodyReadUnderALockThatEnds(t *testing.T) {
 		})
 	}
 }
-
-type testKey struct{}
 
 // Over HTTP/1.1, net/http reads what is left of the body before it sends the header.
 func TestAnswerUnderALockThatEnds(t *testing.T) {
@@ -208,23 +173,19 @@ func TestAnswerUnderALockThatEnds(t *testing.T) {
 
 // As soon as the body has been read, the server reads from the connection to look for a disconnect: the end of the hold leaves it alone.
 func TestLostAfterTheBodyWasRead(t *testing.T) {
-	overBoth(t, func(t *testing.T, start func(http.Handler) *httptest.Server) {
-		l := wllocktest.New(t)
-		guarded := httpguard.New(l, "product", httpguard.Query("id"), httpguard.WithoutBodyBuffer(),
-			httpguard.WithCallOptions(wllock.WithLockTimeMax(time.Second)))(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	overBoth(t, func(t *testing.T, http2 bool) {
+		h := guarded(wllocktest.New(t), func(_ http.ResponseWriter, r *http.Request) {
 			_, err := io.ReadAll(r.Body)
 			assert.NoError(t, err)
 			<-r.Context().Done()
 			time.Sleep(10 * time.Millisecond) // a deadline would be seen by now
-		}))
-		s := start(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			guarded.ServeHTTP(w, r)
+		}, httpguard.WithoutBodyBuffer(), httpguard.WithCallOptions(wllock.WithLockTimeMax(time.Second)))
+		s := start(t, http2, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			h.ServeHTTP(w, r)
 			assert.NoError(t, r.Context().Err())
 		}))
 		for range 2 {
-			a, err := order(s, strings.NewReader("{}"))
-			require.NoError(t, err)
-			a.isProblem(t, http.StatusServiceUnavailable, "lease-lost", false)
+			send(t, s, http.MethodPost, strings.NewReader("{}")).isProblem(t, http.StatusServiceUnavailable, "lease-lost", false)
 		}
 	})
 }
@@ -232,9 +193,7 @@ func TestLostAfterTheBodyWasRead(t *testing.T) {
 // A client that leaves while it sends gets no answer, and nothing is left of it.
 func TestClientLeavesWhileItSends(t *testing.T) {
 	l := wllocktest.New(t)
-	s := httptest.NewServer(httpguard.New(l, "product", httpguard.Query("id"))(never(t)))
-	defer s.Close()
-	rest, answered := slowly(s)
+	rest, answered := slowly(start(t, false, guarded(l, never(t))))
 	_ = rest.CloseWithError(errors.New("gone"))
 	require.Zero(t, (<-answered).status)
 	require.Zero(t, l.Stats().Total.Held)
@@ -243,16 +202,14 @@ func TestClientLeavesWhileItSends(t *testing.T) {
 // An honest order is answered as soon as if nobody sent slowly.
 func TestThousandSlowClients(t *testing.T) {
 	testscope.Long(t, "measures")
-	overBoth(t, func(t *testing.T, start func(http.Handler) *httptest.Server) {
+	overBoth(t, func(t *testing.T, http2 bool) {
 		const clients = 1000
-		l := wllocktest.New(t)
-		s := start(httpguard.New(l, "product", httpguard.Query("id"))(http.HandlerFunc(reading)))
+		s := start(t, http2, guarded(wllocktest.New(t), reading))
 		longest := func(d time.Duration) (longest time.Duration) {
 			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 				begun := time.Now()
-				a, err := order(s, strings.NewReader("{}"))
+				a := send(t, s, http.MethodPost, strings.NewReader("{}"))
 				longest = max(longest, time.Since(begun))
-				require.NoError(t, err)
 				require.Equal(t, "{}", a.body)
 			}
 			return longest

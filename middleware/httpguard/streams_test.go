@@ -4,7 +4,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock"
-	"github.com/wllock/wllock/middleware/httpguard"
 	"github.com/wllock/wllock/wllocktest"
 )
 
@@ -28,17 +26,15 @@ func TestHotKeyAndTheStreamsOfAConnection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := wllocktest.New(t, wllock.WithThreshold(test.threshold))
 			release := wllocktest.Hold(t, l, "product", "hot")
-			s := httptest.NewUnstartedServer(httpguard.New(l, "product", httpguard.Query("id"))(http.HandlerFunc(reading)))
 			var connections atomic.Int32
-			s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-				if state == http.StateNew {
-					connections.Add(1)
+			s := start(t, true, guarded(l, reading), func(s *http.Server) {
+				s.ConnState = func(_ net.Conn, state http.ConnState) {
+					if state == http.StateNew {
+						connections.Add(1)
+					}
 				}
-			}
-			s.EnableHTTP2 = true
-			s.Config.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: test.streams}
-			s.StartTLS()
-			defer s.Close()
+				s.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: test.streams}
+			})
 			post := func(key string) int {
 				resp, err := s.Client().Post(s.URL+"?id="+key, "text/plain", strings.NewReader("{}"))
 				if !assert.NoError(t, err) {

@@ -30,12 +30,12 @@ func TestTimeoutHandlerOutside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := wllocktest.New(t)
 		var inside, runs atomic.Int32
-		h := http.TimeoutHandler(httpguard.New(l, "product", httpguard.Query("id"))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		h := http.TimeoutHandler(guarded(l, func(http.ResponseWriter, *http.Request) {
 			assert.EqualValues(t, 1, inside.Add(1))
 			time.Sleep(time.Second) // does not look at its context
 			runs.Add(1)
 			inside.Add(-1)
-		})), 300*time.Millisecond, "")
+		}), 300*time.Millisecond, "")
 		order := func() {
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/?id="+secret, nil))

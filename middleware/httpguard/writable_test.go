@@ -34,35 +34,22 @@ func served(t testing.TB, h http.Handler, body io.Reader) (answer, time.Duration
 
 // A wait that is longer than the server can answer is refused in time.
 func TestWaitEndsBeforeTheWriteTimeout(t *testing.T) {
-	byQuery := httpguard.Query("id")
-	for name, guard := range map[string]func(l *wllock.Locker) func(http.Handler) http.Handler{
-		"one": func(l *wllock.Locker) func(http.Handler) http.Handler { return httpguard.New(l, "product", byQuery) },
-		"several": func(l *wllock.Locker) func(http.Handler) http.Handler {
-			return httpguard.NewAll(l, func(*http.Request) ([]wllock.Resource, error) {
-				return []wllock.Resource{{Name: "account", Key: "1"}, {Name: "product", Key: secret}}, nil
-			})
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l := wllocktest.New(t)
-				wllocktest.Hold(t, l, "product", secret)
-				a, took := served(t, guard(l)(never(t)), nil)
-				a.isProblem(t, http.StatusTooManyRequests, "wait-timeout", true)
-				require.Equal(t, writeTimeout*3/4, took)
-				require.Zero(t, l.Stats().Total.Waiting)
-			})
+	withEach(t, func(t *testing.T, guard func(*wllock.Locker, http.HandlerFunc, ...httpguard.Option) http.Handler) {
+		synctest.Test(t, func(t *testing.T) {
+			l := taken(t)
+			a, took := served(t, guard(l, never(t)), nil)
+			a.isProblem(t, http.StatusTooManyRequests, "wait-timeout", true)
+			require.Equal(t, writeTimeout*3/4, took)
+			require.Zero(t, l.Stats().Total.Waiting)
 		})
-	}
+	})
 }
 
 // All that are let in are answered before the server gives up.
 func TestEveryOrderThatIsPlacedIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := wllocktest.New(t)
-		h := httpguard.New(l, "product", httpguard.Query("id"))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-			time.Sleep(600 * time.Millisecond)
-		}))
+		h := guarded(l, func(http.ResponseWriter, *http.Request) { time.Sleep(600 * time.Millisecond) })
 		var mu sync.Mutex
 		answers := map[int]int{}
 		var clients sync.WaitGroup
@@ -82,12 +69,10 @@ func TestEveryOrderThatIsPlacedIsAnswered(t *testing.T) {
 
 // The time counts from before the body, and for inner guards from that of the outer one.
 func TestTimeBeforeTheQueueCounts(t *testing.T) {
-	byQuery := httpguard.Query("id")
 	synctest.Test(t, func(t *testing.T) {
-		l := wllocktest.New(t)
 		body, rest := io.Pipe()
 		time.AfterFunc(writeTimeout*3/4, func() { rest.Close() })
-		a, took := served(t, httpguard.New(l, "product", byQuery)(never(t)), body)
+		a, took := served(t, guarded(wllocktest.New(t), never(t)), body)
 		a.isProblem(t, http.StatusTooManyRequests, "wait-timeout", true)
 		require.Equal(t, writeTimeout*3/4, took)
 	})
@@ -113,11 +98,11 @@ func TestHandlerIsNotEndedByTheBoundOfTheWait(t *testing.T) {
 			require.NoError(t, err)
 			time.AfterFunc(writeTimeout*3/4, func() { _ = lock.Release(t.Context()) })
 			ran := false
-			a, _ := served(t, httpguard.New(l, "product", httpguard.Query("id"))(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			a, _ := served(t, guarded(l, func(_ http.ResponseWriter, r *http.Request) {
 				ran = true
 				time.Sleep(2 * writeTimeout)
 				assert.NoError(t, r.Context().Err())
-			})), nil)
+			}), nil)
 			require.Equal(t, ran, a.status == http.StatusOK)
 			require.True(t, ran || a.status == http.StatusTooManyRequests, a.status)
 			isFree(t, l)
@@ -128,22 +113,12 @@ func TestHandlerIsNotEndedByTheBoundOfTheWait(t *testing.T) {
 // Over a real server, the refusal arrives.
 func TestRefusalBeforeTheWriteTimeoutArrives(t *testing.T) {
 	testscope.Long(t, "lasts as long as a server's WriteTimeout")
-	for name, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2": true} {
-		t.Run(name, func(t *testing.T) {
-			l := wllocktest.New(t)
-			wllocktest.Hold(t, l, "product", secret)
-			s := httptest.NewUnstartedServer(httpguard.New(l, "product", httpguard.Query("id"))(never(t)))
-			s.Config.WriteTimeout = writeTimeout
-			s.Config.ErrorLog = log.New(io.Discard, "", 0)
-			if s.EnableHTTP2 = http2; http2 {
-				s.StartTLS()
-			} else {
-				s.Start()
-			}
-			defer s.Close()
-			a, err := order(s, strings.NewReader("{}"))
-			require.NoError(t, err)
-			a.isProblem(t, http.StatusTooManyRequests, "wait-timeout", true)
+	overBoth(t, func(t *testing.T, http2 bool) {
+		l := taken(t)
+		s := start(t, http2, guarded(l, never(t)), func(s *http.Server) {
+			s.WriteTimeout = writeTimeout
+			s.ErrorLog = log.New(io.Discard, "", 0)
 		})
-	}
+		send(t, s, http.MethodPost, strings.NewReader("{}")).isProblem(t, http.StatusTooManyRequests, "wait-timeout", true)
+	})
 }
