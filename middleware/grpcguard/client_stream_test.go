@@ -6,44 +6,16 @@ import (
 	"io"
 	"sync/atomic"
 	"testing"
-	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	pb "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/status"
 
-	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/middleware/grpcguard"
 	"github.com/wllock/wllock/wllocktest"
 )
-
-func TestClientStreamHoldsUntilItsLastMessage(t *testing.T) {
-	withKeys(t, func(t *testing.T, key grpcguard.KeyFunc) {
-		l := wllocktest.New(t)
-		c := start(t, &service{out: func(s grpc.ServerStream) error {
-			for range 3 {
-				assert.NoError(t, s.SendMsg(response))
-			}
-			return nil
-		}}, nil, streamClient(l, key))
-		s, err := c.StreamingOutputCall(withKey(t.Context()), request)
-		require.NoError(t, err)
-		for range 3 {
-			_, err = s.Recv()
-			require.NoError(t, err)
-			require.EqualValues(t, 1, l.Stats().Total.Held)
-		}
-		_, err = s.Recv()
-		require.ErrorIs(t, err, io.EOF)
-		require.Zero(t, l.Stats().Total.Held)
-		_, err = s.Recv()
-		require.ErrorIs(t, err, io.EOF)
-		isFree(t, l)
-	})
-}
 
 func TestClientStreamOfManyRequests(t *testing.T) {
 	l := wllocktest.New(t)
@@ -68,17 +40,6 @@ func TestClientStreamOfManyRequests(t *testing.T) {
 	require.Zero(t, l.Stats().Total.Held)
 }
 
-func TestClientStreamRefused(t *testing.T) {
-	withKeys(t, func(t *testing.T, key grpcguard.KeyFunc) {
-		l := wllocktest.New(t)
-		wllocktest.Hold(t, l, "product", secret)
-		c := start(t, &service{}, nil, streamClient(l, key, wllock.NoWait()))
-		_, err := c.StreamingOutputCall(withKey(t.Context()), request)
-		heldRow.check(t, err, nil)
-		require.ErrorIs(t, err, wllock.ErrHeld)
-	})
-}
-
 func TestClientStreamWithoutKey(t *testing.T) {
 	l := wllocktest.New(t)
 	c := start(t, &service{}, nil, streamClient(l, byMetadata))
@@ -88,73 +49,6 @@ func TestClientStreamWithoutKey(t *testing.T) {
 	c = start(t, &service{}, nil, streamClient(l, byPayload))
 	_, err = c.FullDuplexCall(t.Context())
 	row{codes.Internal, "LOCK_INTERNAL", false}.check(t, err, nil)
-}
-
-// The ways in which a stream may end before its last message has been read.
-func TestClientStreamThatIsDropped(t *testing.T) {
-	for name, end := range map[string]func(cancel context.CancelFunc, conn *grpc.ClientConn){
-		"cancelled":         func(cancel context.CancelFunc, _ *grpc.ClientConn) { cancel() },
-		"connection closed": func(_ context.CancelFunc, conn *grpc.ClientConn) { conn.Close() },
-	} {
-		withKeys(t, func(t *testing.T, key grpcguard.KeyFunc) {
-			t.Run(name, func(t *testing.T) {
-				l := wllocktest.New(t)
-				c, conn := startConn(t, &service{out: func(s grpc.ServerStream) error {
-					_ = s.SendMsg(response)
-					<-s.Context().Done()
-					return nil
-				}}, nil, streamClient(l, key))
-				ctx, cancel := context.WithCancel(withKey(t.Context()))
-				defer cancel()
-				s, err := c.StreamingOutputCall(ctx, request)
-				require.NoError(t, err)
-				_, err = s.Recv()
-				require.NoError(t, err)
-				require.EqualValues(t, 1, l.Stats().Total.Held)
-				end(cancel, conn)
-				isFree(t, l)
-			})
-		})
-	}
-}
-
-func TestClientStreamLost(t *testing.T) {
-	withKeys(t, func(t *testing.T, key grpcguard.KeyFunc) {
-		l, faults := wllocktest.NewWithFaults(t, wllock.WithLeaseTTL(100*time.Millisecond))
-		var runs atomic.Int32
-		c := start(t, &service{out: func(s grpc.ServerStream) error {
-			runs.Add(1)
-			faults.Lose("product", secret)
-			<-s.Context().Done() // the client ends the stream whose lock is lost
-			return nil
-		}}, nil, streamClient(l, key))
-		s, err := c.StreamingOutputCall(withKey(t.Context()), request)
-		require.NoError(t, err)
-		_, err = drain(s)
-		lostRow.check(t, err, nil)
-		require.ErrorIs(t, err, wllock.ErrLeaseLost)
-		e, ok := errors.AsType[*wllock.Error](err)
-		require.True(t, ok)
-		require.True(t, e.Ran)
-		require.EqualValues(t, 1, runs.Load())
-		isFree(t, l)
-	})
-}
-
-func TestClientStreamClosedUnderIt(t *testing.T) {
-	withKeys(t, func(t *testing.T, key grpcguard.KeyFunc) {
-		l := wllocktest.New(t)
-		c := start(t, &service{out: func(s grpc.ServerStream) error {
-			closeUnder(l)
-			<-s.Context().Done() // the client ends the stream
-			return nil
-		}}, nil, streamClient(l, key))
-		s, err := c.StreamingOutputCall(withKey(t.Context()), request)
-		require.NoError(t, err)
-		_, err = drain(s)
-		lostRow.check(t, err, nil)
-		require.ErrorIs(t, err, wllock.ErrClosed)
-	})
 }
 
 func TestClientStreamServerFails(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -14,6 +13,7 @@ import (
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/memlock"
+	"github.com/wllock/wllock/internal/testlocker"
 	"github.com/wllock/wllock/middleware/grpcguard"
 	"github.com/wllock/wllock/wllocktest"
 )
@@ -38,6 +38,15 @@ func (r *receiver) RecvMsg(m any) error {
 	return nil
 }
 
+// newReceiver returns one whose message is there if it was sent.
+func newReceiver(t testing.TB, sent bool) *receiver {
+	r := &receiver{ctx: t.Context(), sent: make(chan struct{})}
+	if sent {
+		close(r.sent)
+	}
+	return r
+}
+
 // leaving runs a handler that receives on a goroutine and returns when ready has returned. leaving returns the result of
 // that goroutine. gRPC has not ended the stream's context by then.
 func leaving(t *testing.T, l *wllock.Locker, r *receiver, ready func()) <-chan error {
@@ -54,7 +63,7 @@ func leaving(t *testing.T, l *wllock.Locker, r *receiver, ready func()) <-chan e
 
 func TestFirstMessageAfterTheHandlerTakesNoLock(t *testing.T) {
 	l := wllocktest.New(t)
-	r := &receiver{ctx: t.Context(), sent: make(chan struct{})}
+	r := newReceiver(t, false)
 	received := leaving(t, l, r, func() {})
 	close(r.sent)
 	require.Error(t, <-received)
@@ -62,43 +71,23 @@ func TestFirstMessageAfterTheHandlerTakesNoLock(t *testing.T) {
 }
 
 func TestWaitForTheLockEndsWithTheHandler(t *testing.T) {
-	l := wllocktest.New(t)
-	wllocktest.Hold(t, l, "product", secret)
-	r := &receiver{ctx: t.Context(), sent: make(chan struct{})}
-	close(r.sent)
-	require.Error(t, <-leaving(t, l, r, func() { waiting(t, l, 1) }))
+	l := taken(t)
+	require.Error(t, <-leaving(t, l, newReceiver(t, true), func() { waiting(t, l, 1) }))
 	require.EqualValues(t, 1, l.Stats().Total.Held, "the other holder still has it")
 }
 
-// slow is a backend whose first answer comes when the test says so, whether it is still awaited or not.
-type slow struct {
-	distributed.Backend
-	once          sync.Once
-	asked, answer chan struct{}
-}
-
-func (s *slow) Enter(ctx context.Context, r distributed.Request) (distributed.Lease, distributed.Place, error) {
-	s.once.Do(func() {
-		close(s.asked)
-		<-s.answer
-	})
-	return s.Backend.Enter(context.WithoutCancel(ctx), r)
-}
-
 func TestLockThatComesAfterTheHandlerIsReleased(t *testing.T) {
-	b := memlock.New()
-	s := &slow{Backend: b, asked: make(chan struct{}), answer: make(chan struct{})}
-	l, err := wllock.New("test", s, wllock.WithOwnedBackend())
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		assert.NoError(t, l.Close(ctx))
+	b, asked, answer := memlock.New(), make(chan struct{}), make(chan struct{})
+	first := sync.OnceFunc(func() {
+		close(asked)
+		<-answer
 	})
-	r := &receiver{ctx: t.Context(), sent: make(chan struct{})}
-	close(r.sent)
-	received := leaving(t, l, r, func() { <-s.asked })
-	close(s.answer)
+	l := testlocker.On(t, entering{b, func(ctx context.Context, r distributed.Request) (distributed.Lease, distributed.Place, error) {
+		first() // is answered when the test says so, whether it is still awaited or not
+		return b.Enter(context.WithoutCancel(ctx), r)
+	}}, wllock.WithLeaseTTL(wllock.DefaultLeaseTTL))
+	received := leaving(t, l, newReceiver(t, true), func() { <-asked })
+	close(answer)
 	require.Error(t, <-received)
 	isFree(t, l)
 }

@@ -14,36 +14,26 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/memlock"
 	"github.com/wllock/wllock/distributed/wrap"
+	"github.com/wllock/wllock/internal/testlocker"
 	"github.com/wllock/wllock/middleware/grpcguard"
 )
-
-// unanswered is a backend that answers a release when the test says so.
-type unanswered struct {
-	distributed.Backend
-	answer chan struct{}
-}
-
-func (u unanswered) Enter(ctx context.Context, r distributed.Request) (distributed.Lease, distributed.Place, error) {
-	l, p, err := u.Backend.Enter(ctx, r)
-	return wrap.Releasing(l, func(ctx context.Context) error {
-		<-u.answer
-		return l.Release(ctx)
-	}), p, err
-}
 
 func TestEndOfStreamWaitsForTheBackendOnlyWithSyncRelease(t *testing.T) {
 	for name, opts := range map[string][]wllock.CallOption{"default": nil, "SyncRelease": {wllock.SyncRelease()}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := unanswered{memlock.New(), make(chan struct{})}
-				l, err := wllock.New("test", b, wllock.WithOwnedBackend())
-				require.NoError(t, err)
-				r := &receiver{ctx: t.Context(), sent: make(chan struct{})}
-				close(r.sent)
+				b, answer := memlock.New(), make(chan struct{})
+				l := testlocker.On(t, entering{b, func(ctx context.Context, r distributed.Request) (distributed.Lease, distributed.Place, error) {
+					l, p, err := b.Enter(ctx, r)
+					return wrap.Releasing(l, func(ctx context.Context) error {
+						<-answer
+						return l.Release(ctx)
+					}), p, err
+				}})
 				guard := grpcguard.StreamServerInterceptor(l, "product", byPayload, grpcguard.WithCallOptions(opts...))
 				ended := false
 				go func() {
-					assert.NoError(t, guard(nil, r, &grpc.StreamServerInfo{}, func(_ any, s grpc.ServerStream) error {
+					assert.NoError(t, guard(nil, newReceiver(t, true), &grpc.StreamServerInfo{}, func(_ any, s grpc.ServerStream) error {
 						return s.RecvMsg(&pb.StreamingOutputCallRequest{})
 					}))
 					ended = true
@@ -51,10 +41,9 @@ func TestEndOfStreamWaitsForTheBackendOnlyWithSyncRelease(t *testing.T) {
 				synctest.Wait()
 				assert.Equal(t, opts == nil, ended)
 				require.Zero(t, l.Stats().Total.Held)
-				close(b.answer)
+				close(answer)
 				synctest.Wait()
 				require.True(t, ended)
-				require.NoError(t, l.Close(t.Context()))
 			})
 		})
 	}

@@ -20,7 +20,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/middleware/grpcguard"
+	"github.com/wllock/wllock/wllocktest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -95,11 +97,7 @@ func startConn(t testing.TB, s *service, server []grpc.ServerOption, client ...g
 	return pb.NewTestServiceClient(conn), conn
 }
 
-// unaryServer guards the unary calls of a server.
-func unaryServer(l *wllock.Locker, opts ...wllock.CallOption) []grpc.ServerOption {
-	return []grpc.ServerOption{grpc.UnaryInterceptor(guardOf(l, opts...))}
-}
-
+// guardOf guards the unary calls of a server.
 func guardOf(l *wllock.Locker, opts ...wllock.CallOption) grpc.UnaryServerInterceptor {
 	return grpcguard.UnaryServerInterceptor(l, "product", byPayload, grpcguard.WithCallOptions(opts...))
 }
@@ -115,9 +113,47 @@ func streamClient(l *wllock.Locker, key grpcguard.KeyFunc, opts ...wllock.CallOp
 }
 
 var (
-	payload = &pb.Payload{Body: []byte(secret)}
-	simple  = &pb.SimpleRequest{Payload: payload}
+	payload  = &pb.Payload{Body: []byte(secret)}
+	simple   = &pb.SimpleRequest{Payload: payload}
+	request  = &pb.StreamingOutputCallRequest{Payload: payload}
+	response = &pb.StreamingOutputCallResponse{}
 )
+
+// drain reads a stream to its end.
+func drain(s grpc.ClientStream) (n int, err error) {
+	for ; ; n++ {
+		if err := s.RecvMsg(&pb.StreamingOutputCallResponse{}); err != nil {
+			return n, err
+		}
+	}
+}
+
+// opened opens a stream in both directions and sends its first message. It ends with the test.
+func opened(t testing.TB, c pb.TestServiceClient) grpc.BidiStreamingClient[pb.StreamingOutputCallRequest, pb.StreamingOutputCallResponse] {
+	t.Helper()
+	s, err := c.FullDuplexCall(withKey(t.Context()))
+	require.NoError(t, err)
+	require.NoError(t, s.Send(request))
+	return s
+}
+
+// entering is a backend with another Enter.
+type entering struct {
+	distributed.Backend
+	enter func(ctx context.Context, r distributed.Request) (distributed.Lease, distributed.Place, error)
+}
+
+func (e entering) Enter(ctx context.Context, r distributed.Request) (distributed.Lease, distributed.Place, error) {
+	return e.enter(ctx, r)
+}
+
+func constant(key string, err error) grpcguard.KeyFunc {
+	return func(context.Context, string, any) (string, error) { return key, err }
+}
+
+func never(t testing.TB) func(context.Context) error {
+	return func(context.Context) error { t.Error("called without the lock"); return nil }
+}
 
 // withKey puts the key into the metadata of a call.
 func withKey(ctx context.Context) context.Context {
@@ -177,6 +213,14 @@ func (r row) checkPushback(t testing.TB, pushback []string) {
 	ms, err := strconv.Atoi(pushback[0])
 	require.NoError(t, err)
 	require.Equal(t, r.retry, ms > 0, ms)
+}
+
+// taken is a Locker whose lock is held.
+func taken(t testing.TB) *wllock.Locker {
+	t.Helper()
+	l := wllocktest.New(t)
+	wllocktest.Hold(t, l, "product", secret)
+	return l
 }
 
 // isFree checks that the lock can be acquired at once.

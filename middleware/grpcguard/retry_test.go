@@ -60,29 +60,23 @@ func TestRetryPolicyObeysThePushback(t *testing.T) {
 	t.Logf("tried again after %v", gaps)
 }
 
+// Otherwise this server, or the next one, would get the call and do the work a second time.
 func TestRetryPolicyObeysTheProhibition(t *testing.T) {
-	l, faults := wllocktest.NewWithFaults(t, wllock.WithLeaseTTL(100*time.Millisecond))
-	a := &arrivals{}
-	c := start(t, &service{unary: func(ctx context.Context) error {
-		faults.Lose("product", secret)
-		<-ctx.Done()
-		return nil
-	}}, []grpc.ServerOption{grpc.ChainUnaryInterceptor(a.note, guardOf(l))}, grpc.WithDefaultServiceConfig(policy))
-	_, err := c.UnaryCall(t.Context(), simple)
-	lostRow.check(t, err, nil)
-	require.Empty(t, a.gaps(), "a call that may have done its work is not repeated")
-}
-
-// Otherwise the next server would get the call and do the work a second time.
-func TestRetryPolicyDoesNotRepeatACallCutShortByClose(t *testing.T) {
-	l := wllocktest.New(t)
-	a := &arrivals{}
-	c := start(t, &service{unary: func(ctx context.Context) error {
-		closeUnder(l)
-		<-ctx.Done()
-		return ctx.Err()
-	}}, []grpc.ServerOption{grpc.ChainUnaryInterceptor(a.note, guardOf(l))}, grpc.WithDefaultServiceConfig(policy))
-	_, err := c.UnaryCall(t.Context(), simple)
-	lostRow.check(t, err, nil)
-	require.Empty(t, a.gaps(), "a call that may have done its work is not repeated")
+	for name, end := range map[string]func(l *wllock.Locker, faults *wllocktest.Faults){
+		"lost":   func(_ *wllock.Locker, faults *wllocktest.Faults) { faults.Lose("product", secret) },
+		"closed": func(l *wllock.Locker, _ *wllocktest.Faults) { closeUnder(l) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, faults := wllocktest.NewWithFaults(t, wllock.WithLeaseTTL(100*time.Millisecond))
+			a := &arrivals{}
+			c := start(t, &service{unary: func(ctx context.Context) error {
+				end(l, faults)
+				<-ctx.Done()
+				return ctx.Err()
+			}}, []grpc.ServerOption{grpc.ChainUnaryInterceptor(a.note, guardOf(l))}, grpc.WithDefaultServiceConfig(policy))
+			_, err := c.UnaryCall(t.Context(), simple)
+			lostRow.check(t, err, nil)
+			require.Empty(t, a.gaps(), "a call that may have done its work is not repeated")
+		})
+	}
 }

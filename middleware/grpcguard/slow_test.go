@@ -79,54 +79,42 @@ func TestSlowRequestsKeepNobodyWaiting(t *testing.T) {
 	}
 }
 
-// A stream of requests is received under the lock. A client that sends nothing more keeps it until the hold ends, not for longer.
+// A stream of requests is received under the lock. A client that sends nothing more keeps it until the hold ends, not for longer. One that idles
+// has less time, and the next caller does not wait for the end of that.
 func TestReceiveEndsWithTheHold(t *testing.T) {
-	withKeys(t, func(t *testing.T, key grpcguard.KeyFunc) {
-		l := wllocktest.New(t)
-		c := start(t, &service{both: func(s grpc.ServerStream) error {
-			for {
-				if err := s.RecvMsg(&pb.StreamingOutputCallRequest{}); err != nil {
-					assert.ErrorIs(t, err, wllock.ErrLockTimeMax)
-					assert.ErrorIs(t, s.RecvMsg(&pb.StreamingOutputCallRequest{}), wllock.ErrLockTimeMax, "and none after it")
-					return err
-				}
-			}
-		}}, streamServer(l, key, wllock.WithLockTimeMax(50*time.Millisecond)))
-		ctx, cancel := context.WithCancel(withKey(t.Context()))
-		defer cancel()
-		s, err := c.FullDuplexCall(ctx)
-		require.NoError(t, err)
-		require.NoError(t, s.Send(request))
-		_, err = drain(s)
-		lostRow.check(t, err, s.Trailer())
-		isFree(t, l)
-	})
-}
-
-// A client that idles has less time than the hold, and the next caller does not wait for the end of that.
-func TestIdleClientLosesTheLock(t *testing.T) {
-	withKeys(t, func(t *testing.T, key grpcguard.KeyFunc) {
-		l := wllocktest.New(t)
-		own := status.Error(codes.DataLoss, "own")
-		c := start(t, &service{both: func(s grpc.ServerStream) error {
-			for {
-				if err := s.RecvMsg(&pb.StreamingOutputCallRequest{}); err != nil {
-					assert.ErrorIs(t, s.Context().Err(), context.Canceled)
-					assert.Error(t, s.SendMsg(response))
-					return own // is discarded
-				}
-			}
-		}}, []grpc.ServerOption{grpc.StreamInterceptor(grpcguard.StreamServerInterceptor(l, "product", key, grpcguard.WithIdleTimeout(20*time.Millisecond)))})
-		ctx, cancel := context.WithCancel(withKey(t.Context()))
-		defer cancel()
-		s, err := c.FullDuplexCall(ctx)
-		require.NoError(t, err)
-		require.NoError(t, s.Send(request))
-		_, err = drain(s)
-		lostRow.check(t, err, s.Trailer())
-		require.Contains(t, status.Convert(err).Message(), "no message came")
-		isFree(t, l)
-	})
+	for name, test := range map[string]struct {
+		option  grpcguard.Option
+		message string
+		check   func(t *testing.T, s grpc.ServerStream, err error)
+	}{
+		"held long": {grpcguard.WithCallOptions(wllock.WithLockTimeMax(50 * time.Millisecond)), "", func(t *testing.T, s grpc.ServerStream, err error) {
+			assert.ErrorIs(t, err, wllock.ErrLockTimeMax)
+			assert.ErrorIs(t, s.RecvMsg(&pb.StreamingOutputCallRequest{}), wllock.ErrLockTimeMax, "and none after it")
+		}},
+		"idle": {grpcguard.WithIdleTimeout(20 * time.Millisecond), "no message came", func(t *testing.T, s grpc.ServerStream, _ error) {
+			assert.ErrorIs(t, s.Context().Err(), context.Canceled)
+			assert.Error(t, s.SendMsg(response))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withKeys(t, func(t *testing.T, key grpcguard.KeyFunc) {
+				l := wllocktest.New(t)
+				c := start(t, &service{both: func(s grpc.ServerStream) error {
+					for {
+						if err := s.RecvMsg(&pb.StreamingOutputCallRequest{}); err != nil {
+							test.check(t, s, err)
+							return status.Error(codes.DataLoss, "own") // is discarded
+						}
+					}
+				}}, []grpc.ServerOption{grpc.StreamInterceptor(grpcguard.StreamServerInterceptor(l, "product", key, test.option))})
+				s := opened(t, c)
+				_, err := drain(s)
+				lostRow.check(t, err, s.Trailer())
+				require.Contains(t, status.Convert(err).Message(), test.message)
+				isFree(t, l)
+			})
+		})
+	}
 }
 
 // The default, and none. The time of the bubble stands still while the handler works.
@@ -179,11 +167,7 @@ func TestSendEndsWithTheHold(t *testing.T) {
 				}
 			}
 		}}, streamServer(l, key, wllock.WithLockTimeMax(50*time.Millisecond)))
-		ctx, cancel := context.WithCancel(withKey(t.Context()))
-		defer cancel()
-		s, err := c.FullDuplexCall(ctx)
-		require.NoError(t, err)
-		require.NoError(t, s.Send(request))
+		opened(t, c)
 		<-locked
 		isFree(t, l)
 	})
@@ -217,10 +201,7 @@ func TestThousandSlowClients(t *testing.T) {
 	longest := func(d time.Duration) (longest time.Duration) {
 		for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 			begun := time.Now()
-			s, err := c.FullDuplexCall(t.Context())
-			require.NoError(t, err)
-			require.NoError(t, s.Send(request))
-			_, err = drain(s)
+			_, err := drain(opened(t, c))
 			require.ErrorIs(t, err, io.EOF)
 			longest = max(longest, time.Since(begun))
 		}
