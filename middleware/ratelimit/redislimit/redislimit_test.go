@@ -26,9 +26,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var five = ratelimit.Policy{Name: "caller", Quota: 5, Window: time.Hour}
 
 // open returns a Limiter that is closed with the test.
-func open(t testing.TB, client redis.UniversalClient) *redislimit.Limiter {
+func open(t testing.TB, client redis.UniversalClient, opts ...redislimit.Option) *redislimit.Limiter {
 	t.Helper()
-	l := redislimit.New(client)
+	l := redislimit.New(client, opts...)
 	t.Cleanup(func() { require.NoError(t, l.Close()) })
 	return l
 }
@@ -38,6 +38,35 @@ func take(t testing.TB, l ratelimit.Limiter, id, request string) ratelimit.Resul
 	r, err := l.Take(t.Context(), five, id, request)
 	require.NoError(t, err)
 	return r
+}
+
+// together sends requests of an identity at once, and returns how many are admitted.
+func together(t testing.TB, l *redislimit.Limiter, n int, id, request string) int {
+	var allowed atomic.Int32
+	var wg sync.WaitGroup
+	for range n {
+		wg.Go(func() {
+			r, err := l.Take(t.Context(), five, id, request)
+			assert.NoError(t, err)
+			if r.Allowed {
+				allowed.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	return int(allowed.Load())
+}
+
+// openCluster returns a cluster, a client with the rights of the documented line on each node, and a limiter with that.
+func openCluster(t testing.TB) (*redistest.Cluster, redis.UniversalClient, *redislimit.Limiter) {
+	c := redistest.StartCluster(t)
+	var o redis.Options
+	for _, n := range c.Nodes {
+		n.AddUser(t, "middleware.md", "shop", "+cluster|slots")(&o)
+	}
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), Username: o.Username, Password: o.Password})
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	return c, client, open(t, client, redislimit.WithPrefix("wllock:shop:limit:"))
 }
 
 // The subtests share a server, each with its own identities.
@@ -74,19 +103,7 @@ func TestLimiter(t *testing.T) {
 	})
 
 	t.Run("if two arrive together, one is charged", func(t *testing.T) {
-		var wg sync.WaitGroup
-		var allowed atomic.Int32
-		for range 2 {
-			wg.Go(func() {
-				r, err := l.Take(t.Context(), five, "twice", "r")
-				assert.NoError(t, err)
-				if r.Allowed {
-					allowed.Add(1)
-				}
-			})
-		}
-		wg.Wait()
-		require.EqualValues(t, 2, allowed.Load())
+		require.Equal(t, 2, together(t, l, 2, "twice", "r"))
 		require.Equal(t, 3, take(t, l, "twice", "").Remaining)
 	})
 
@@ -127,10 +144,8 @@ func TestLimiter(t *testing.T) {
 func TestPrefix(t *testing.T) {
 	server := redistest.Start(t)
 	user := server.AddUser(t, "middleware.md", "mail")
-	shop := redislimit.New(server.Client(server.AddUser(t, "middleware.md", "shop")), redislimit.WithPrefix("wllock:shop:limit:"))
-	mail := redislimit.New(server.Client(user), redislimit.WithPrefix("wllock:mail:limit:"))
-	defer shop.Close()
-	defer mail.Close()
+	shop := open(t, server.Client(server.AddUser(t, "middleware.md", "shop")), redislimit.WithPrefix("wllock:shop:limit:"))
+	mail := open(t, server.Client(user), redislimit.WithPrefix("wllock:mail:limit:"))
 	for range five.Quota {
 		require.True(t, take(t, shop, "a", "").Allowed)
 	}
@@ -142,8 +157,7 @@ func TestPrefix(t *testing.T) {
 	require.NoError(t, err)
 	require.ElementsMatch(t, []string{"wllock:shop:limit:{a}", "wllock:mail:limit:{a}"}, keys, "the note went with the retry")
 	require.Empty(t, server.Do("ACL", "LOG"), "nothing was refused")
-	wrong := redislimit.New(server.Client(user), redislimit.WithPrefix("wllock:shop:limit:"))
-	defer wrong.Close()
+	wrong := open(t, server.Client(user), redislimit.WithPrefix("wllock:shop:limit:"))
 	_, err = wrong.Take(t.Context(), five, "a", "")
 	require.ErrorContains(t, err, "NOPERM", "another system's quota")
 }
@@ -161,49 +175,33 @@ func TestWrongArguments(t *testing.T) {
 	} {
 		require.PanicsWithValue(t, want, func() { redislimit.WithPrefix(prefix) })
 	}
-	require.PanicsWithValue(t, "redislimit: New(nil): want a client", func() { redislimit.New(nil) })
-	require.PanicsWithValue(t, "redislimit: New: an option is nil", func() { redislimit.New(client, nil) })
-	require.PanicsWithValue(t, "redislimit: WithLogger(nil): want a logger", func() { redislimit.WithLogger(nil) })
-	require.PanicsWithValue(t, "redislimit: WithMeterProvider(nil): want a provider", func() { redislimit.WithMeterProvider(nil) })
+	for want, mistake := range map[string]func(){
+		"redislimit: New(nil): want a client":                 func() { redislimit.New(nil) },
+		"redislimit: New: an option is nil":                   func() { redislimit.New(client, nil) },
+		"redislimit: WithLogger(nil): want a logger":          func() { redislimit.WithLogger(nil) },
+		"redislimit: WithMeterProvider(nil): want a provider": func() { redislimit.WithMeterProvider(nil) },
+	} {
+		require.PanicsWithValue(t, want, mistake)
+	}
 	l := redislimit.New(client, redislimit.WithPrefix(strings.Repeat("~", 128)))
 	require.NoError(t, l.Close())
 }
 
 // No request passes on the note of a request that was not charged.
 func TestNoRequestPassesUnpaid(t *testing.T) {
-	server := redistest.Start(t)
-	l := open(t, server.Client())
-
-	// together sends requests of an identity at once, and returns how many are admitted.
-	together := func(t *testing.T, n int, id, request string) int {
-		var allowed atomic.Int32
-		var wg sync.WaitGroup
-		for range n {
-			wg.Go(func() {
-				r, err := l.Take(t.Context(), five, id, request)
-				assert.NoError(t, err)
-				if r.Allowed {
-					allowed.Add(1)
-				}
-			})
-		}
-		wg.Wait()
-		return int(allowed.Load())
-	}
-
+	l := open(t, redistest.Start(t).Client())
 	t.Run("pairs", func(t *testing.T) {
 		for range five.Quota {
 			require.True(t, take(t, l, "pairs", "").Allowed)
 		}
 		for n := range 300 {
-			require.Zero(t, together(t, 2, "pairs", strconv.Itoa(n)), "the quota is used up, and these are unpaid")
+			require.Zero(t, together(t, l, 2, "pairs", strconv.Itoa(n)), "the quota is used up, and these are unpaid")
 		}
 	})
-
 	t.Run("one id gives twice the quota at most", func(t *testing.T) {
 		allowed := 0
 		for range 100 {
-			allowed += together(t, 4, "one", "the same")
+			allowed += together(t, l, 4, "one", "the same")
 		}
 		require.Equal(t, 2*five.Quota, allowed)
 	})
@@ -279,30 +277,24 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// withDefaults returns clients of a server with default options.
-func withDefaults(addr string) map[string]redis.UniversalClient {
-	return map[string]redis.UniversalClient{
+// withDefaults returns clients of a server with default options, which are closed with the test, before their server.
+func withDefaults(t testing.TB, addr string) map[string]redis.UniversalClient {
+	clients := map[string]redis.UniversalClient{
 		"client":  redis.NewClient(&redis.Options{Addr: addr}),
 		"cluster": redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{addr}}),
 		"ring":    redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": addr}}),
 	}
-}
-
-// closeAll closes clients at the end of the test, before their server.
-func closeAll(t testing.TB, clients map[string]redis.UniversalClient) {
-	t.Cleanup(func() {
-		for _, c := range clients {
-			require.NoError(t, c.Close())
-		}
-	})
+	for _, c := range clients {
+		t.Cleanup(func() { require.NoError(t, c.Close()) })
+	}
+	return clients
 }
 
 // A server that hangs delays requests only briefly, whatever the time-outs of the client.
 func TestAway(t *testing.T) {
 	server := redistest.Start(t)
-	clients := withDefaults(server.Addr)
+	clients := withDefaults(t, server.Addr)
 	delete(clients, "cluster") // is none
-	closeAll(t, clients)
 	for name, client := range clients {
 		t.Run(name, func(t *testing.T) {
 			l := open(t, client)
@@ -330,9 +322,7 @@ func TestAwayFromTheBeginning(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, gone.Close())
 	for what, addr := range map[string]string{"silent": silent.Addr().String(), "gone": gone.Addr().String()} {
-		clients := withDefaults(addr)
-		closeAll(t, clients)
-		for name, client := range clients {
+		for name, client := range withDefaults(t, addr) {
 			t.Run(what+", "+name, func(t *testing.T) { isBrief(t, open(t, client), "") })
 		}
 	}
@@ -351,16 +341,12 @@ func isBrief(t testing.TB, l *redislimit.Limiter, request string) {
 func TestLostAnswerIsNotChargedTwice(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)
-	clients := withDefaults(proxy.Addr)
-	closeAll(t, clients)
-	l := open(t, clients["client"])
+	l := open(t, withDefaults(t, proxy.Addr)["client"])
 	require.Equal(t, 4, take(t, l, "lost", "").Remaining)
 	proxy.SwallowReply("evalsha")
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		for proxy.Swallowed() == 0 {
-			time.Sleep(time.Millisecond)
-		}
+		assert.Eventually(t, func() bool { return proxy.Swallowed() > 0 }, 5*time.Second, time.Millisecond)
 		proxy.Cut()
 	})
 	_, err := l.Take(t.Context(), five, "lost", "")
@@ -383,15 +369,7 @@ func TestCloseLeavesTheClientAlone(t *testing.T) {
 // TestTheDocumentedACLLineIsEnoughInACluster: with what the page adds for one.
 func TestTheDocumentedACLLineIsEnoughInACluster(t *testing.T) {
 	testscope.Long(t, "starts a cluster")
-	c := redistest.StartCluster(t)
-	var o redis.Options
-	for _, n := range c.Nodes {
-		n.AddUser(t, "middleware.md", "shop", "+cluster|slots")(&o)
-	}
-	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), Username: o.Username, Password: o.Password})
-	defer client.Close()
-	l := redislimit.New(client, redislimit.WithPrefix("wllock:shop:limit:"))
-	defer l.Close()
+	c, _, l := openCluster(t)
 	for i := range 9 {
 		require.True(t, take(t, l, strconv.Itoa(i), "r").Allowed)
 	}

@@ -29,16 +29,13 @@ import (
 type shop struct {
 	*redislimit.Limiter
 	server *redistest.Server
-	user   func(*redis.Options)
 	reports
 }
 
 func openShop(t testing.TB) *shop {
 	t.Helper()
 	s := &shop{server: redistest.Start(t)}
-	s.user = s.server.AddUser(t, "middleware.md", "shop")
-	s.Limiter = redislimit.New(s.server.Client(s.user), s.options()...)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	s.Limiter = open(t, s.server.Client(s.server.AddUser(t, "middleware.md", "shop")), s.options()...)
 	return s
 }
 
@@ -120,9 +117,10 @@ func TestRefusedLimiterRefuses(t *testing.T) {
 	}
 	require.Equal(t, 1, served)
 	require.Len(t, s.lines(), 1)
-	require.Contains(t, s.lines()[0], "level=ERROR")
-	require.Contains(t, s.lines()[0], "redislimit: Redis refuses: requests are refused, too")
-	require.Contains(t, s.lines()[0], "the user needs the ACL rules ~wllock:shop:limit:* +evalsha +eval +time +get +set +del")
+	for _, part := range []string{"level=ERROR", "redislimit: Redis refuses: requests are refused, too",
+		"the user needs the ACL rules ~wllock:shop:limit:* +evalsha +eval +time +get +set +del"} {
+		require.Contains(t, s.lines()[0], part)
+	}
 	require.EqualValues(t, 3, s.count("refused"))
 	require.Zero(t, s.count("away"))
 	s.server.Do("ACL", "SETUSER", "shop-limit", "+set")
@@ -190,7 +188,7 @@ func TestPing(t *testing.T) {
 		"no password":    {func(*redis.Options) {}, true, "NOAUTH"},
 		"away":           {func(o *redis.Options) { o.Addr = "127.0.0.1:1" }, false, "refused"},
 	} {
-		for kind, open := range map[string]func(*redis.Options) redis.UniversalClient{
+		for kind, connect := range map[string]func(*redis.Options) redis.UniversalClient{
 			"client": func(o *redis.Options) redis.UniversalClient { return redis.NewClient(o) },
 			"ring": func(o *redis.Options) redis.UniversalClient {
 				return redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": o.Addr}, Username: o.Username, Password: o.Password})
@@ -199,10 +197,9 @@ func TestPing(t *testing.T) {
 			t.Run(what+", "+kind, func(t *testing.T) {
 				o := &redis.Options{Addr: server.Addr}
 				test.change(o)
-				client := open(o)
+				client := connect(o)
 				defer client.Close()
-				l := redislimit.New(client)
-				defer l.Close()
+				l := open(t, client)
 				err := l.Ping(t.Context())
 				require.ErrorContains(t, err, "redislimit: ping "+o.Addr+": ")
 				require.ErrorContains(t, err, test.want)
@@ -217,15 +214,7 @@ func TestPing(t *testing.T) {
 // Each node of a cluster has its own users.
 func TestPingAsksEachNode(t *testing.T) {
 	testscope.Long(t, "starts a cluster")
-	c := redistest.StartCluster(t)
-	var o redis.Options
-	for _, n := range c.Nodes {
-		n.AddUser(t, "middleware.md", "shop", "+cluster|slots")(&o)
-	}
-	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), Username: o.Username, Password: o.Password})
-	defer client.Close()
-	l := redislimit.New(client, redislimit.WithPrefix("wllock:shop:limit:"))
-	defer l.Close()
+	c, client, l := openCluster(t)
 	require.NoError(t, l.Ping(t.Context()))
 	for _, n := range c.Nodes {
 		n.Do("ACL", "SETUSER", "shop-limit", "-time")
@@ -235,8 +224,7 @@ func TestPingAsksEachNode(t *testing.T) {
 	for _, n := range c.Nodes {
 		n.Do("ACL", "SETUSER", "shop-limit", "-cluster|slots")
 	}
-	lacks := redislimit.New(client, redislimit.WithPrefix("wllock:shop:limit:"))
-	defer lacks.Close()
+	lacks := open(t, client, redislimit.WithPrefix("wllock:shop:limit:"))
 	require.ErrorIs(t, lacks.Ping(t.Context()), ratelimit.ErrRefused)
 }
 
