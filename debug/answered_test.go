@@ -7,9 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/memlock"
+	"github.com/wllock/wllock/internal/testlocker"
 )
 
 // remote is a backend whose answers take a while.
@@ -22,14 +22,11 @@ func (r remote) Enter(ctx context.Context, req distributed.Request) (distributed
 
 // "Available" is what the last answer told: the page says how old that is.
 func TestTheAgeOfTheLastAnswerIsShown(t *testing.T) {
-	l, err := wllock.New("test", remote{memlock.New()}, wllock.WithOwnedBackend())
-	require.NoError(t, err)
-	defer func() { require.NoError(t, l.Close(context.Background())) }()
+	l := testlocker.On(t, remote{memlock.New()})
 	require.Zero(t, getJSON(t, l).Backend.Answered)
-	require.NotContains(t, get(t, l, "/", "").Body.String(), "last answer")
-	require.NoError(t, l.Do(t.Context(), "n", "k", func(context.Context) error { return nil }))
+	require.NotContains(t, getText(t, l), "last answer")
+	require.NoError(t, l.Do(t.Context(), "n", "k", testlocker.Nothing))
 	require.WithinDuration(t, time.Now(), getJSON(t, l).Backend.Answered, time.Minute)
-	require.Regexp(t, "backend available for .*, last answer [0-9.µmsh]+ ago\n", get(t, l, "/", "").Body.String())
-	page, _ := getHTML(t, "/", l)
-	require.Regexp(t, "Backend available for [^<]*; its last answer was [0-9.µmsh]+ ago</p>", page)
+	require.Regexp(t, "backend available for .*, last answer [0-9.µmsh]+ ago\n", getText(t, l))
+	require.Regexp(t, "Backend available for [^<]*; its last answer was [0-9.µmsh]+ ago</p>", getHTML(t, "/", l))
 }

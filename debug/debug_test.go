@@ -28,14 +28,27 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func get(t testing.TB, l *wllock.Locker, target, accept string) *httptest.ResponseRecorder {
+func get(t testing.TB, target, accept string, lockers ...*wllock.Locker) *httptest.ResponseRecorder {
 	t.Helper()
 	w := httptest.NewRecorder()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, target, nil)
 	r.Header.Set("Accept", accept)
-	debug.Handler(l).ServeHTTP(w, r)
+	debug.Handler(lockers...).ServeHTTP(w, r)
 	require.Equal(t, http.StatusOK, w.Code)
 	return w
+}
+
+func getText(t testing.TB, l *wllock.Locker) string {
+	t.Helper()
+	return get(t, "/", "", l).Body.String()
+}
+
+// getHTML returns a page, which must be well formed.
+func getHTML(t *testing.T, target string, lockers ...*wllock.Locker) string {
+	t.Helper()
+	page := get(t, target, "text/html", lockers...).Body.String()
+	wellFormed(t, page)
+	return page
 }
 
 // document is the page's JSON as a Go program reads it.
@@ -68,7 +81,7 @@ type locker struct {
 
 func getJSON(t testing.TB, l *wllock.Locker) locker {
 	t.Helper()
-	w := get(t, l, "/?format=json", "")
+	w := get(t, "/?format=json", "", l)
 	var d document
 	require.Equal(t, "application/json", w.Header().Get("Content-Type"))
 	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &d))
@@ -80,14 +93,14 @@ func getJSON(t testing.TB, l *wllock.Locker) locker {
 }
 
 // crowd makes n callers wait for a key, of which counted wait in the local queue, until the returned function is called.
-func crowd(t testing.TB, l *wllock.Locker, key string, n, counted int) (leave func()) {
+func crowd(t testing.TB, l *wllock.Locker, name, key string, n, counted int) (leave func()) {
 	t.Helper()
 	before := l.Stats().Total.Waiting
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	for range n {
 		wg.Go(func() {
-			assert.ErrorIs(t, l.Do(ctx, "product", key, func(context.Context) error { return nil }), context.Canceled)
+			assert.ErrorIs(t, l.Do(ctx, name, key, testlocker.Nothing), context.Canceled)
 		})
 	}
 	require.Eventually(t, func() bool { return l.Stats().Total.Waiting == before+int64(counted) }, 5*time.Second, time.Millisecond)
@@ -97,29 +110,31 @@ func crowd(t testing.TB, l *wllock.Locker, key string, n, counted int) (leave fu
 	}
 }
 
-func TestWithoutLocker(t *testing.T) {
-	require.PanicsWithValue(t, "debug: Handler(nil): want a Locker", func() { debug.Handler(nil) })
-}
-
 func TestWithoutLocks(t *testing.T) {
 	l := wllocktest.New(t)
 	require.Equal(t, []wllock.LockInfo{}, getJSON(t, l).Locks)
-	require.Contains(t, get(t, l, "/", "").Body.String(), "0 waiting, 0 held")
+	require.Contains(t, getText(t, l), "0 waiting, 0 held")
 }
 
 func TestBackendIsShown(t *testing.T) {
 	l, faults := wllocktest.NewWithFaults(t)
 	require.True(t, getJSON(t, l).Backend.Available)
-	require.Contains(t, get(t, l, "/", "").Body.String(), "backend available for ")
+	require.Contains(t, getText(t, l), "backend available for ")
+	require.Contains(t, getHTML(t, "/", l), "Backend available for ")
 	faults.Partition()
 	require.Eventually(t, func() bool {
-		require.Error(t, l.Do(t.Context(), "product", "1", func(context.Context) error { return nil }))
+		require.Error(t, l.Do(t.Context(), "product", "1", testlocker.Nothing))
 		return !getJSON(t, l).Backend.Available
 	}, 5*time.Second, time.Millisecond)
 	d := getJSON(t, l)
 	require.Contains(t, d.Backend.Error, "lock backend unavailable")
 	require.WithinRange(t, d.Backend.Since, time.Now().Add(-time.Minute), time.Now())
-	require.Regexp(t, `(?m)^BACKEND NOT AVAILABLE for .+: ".*lock backend unavailable`, get(t, l, "/", "").Body.String())
+	require.Regexp(t, `(?m)^BACKEND NOT AVAILABLE for .+: ".*lock backend unavailable`, getText(t, l))
+	page := getHTML(t, "/", l)
+	require.Contains(t, page, "Backend not available for ")
+	require.Contains(t, page, "lock backend unavailable") // the error of a backend may repeat what it was sent
+	require.Regexp(t, `<title>[^<]*BACKEND NOT AVAILABLE</title>`, page)
+	require.Regexp(t, `<div class="warn"><dt>unavailable</dt><dd>[1-9]`, page)
 }
 
 func TestTheLastLossIsShown(t *testing.T) {
@@ -134,68 +149,67 @@ func TestTheLastLossIsShown(t *testing.T) {
 	require.WithinDuration(t, time.Now(), last.At, time.Minute)
 	require.Equal(t, wllocktest.System+":product:<1>", last.Key)
 	require.Contains(t, last.Error, "partitioned")
-	require.Regexp(t, `(?m)^last lost: ".*:product:<1>", .+ ago: "lease lost: its last renewal, .*partitioned`, get(t, l, "/", "").Body.String())
-	page, _ := getHTML(t, "/", l)
-	wellFormed(t, page)
+	require.Regexp(t, `(?m)^last lost: ".*:product:<1>", .+ ago: "lease lost: its last renewal, .*partitioned`, getText(t, l))
+	page := getHTML(t, "/", l)
 	require.Regexp(t, `<dt>last lost</dt><dd><b>.* ago</b> <code>&#34;.*:product:&lt;1&gt;&#34;</code>: lease lost: .*partitioned`, page)
 }
 
 func TestWhoHoldsAndWaits(t *testing.T) {
-	l := wllocktest.New(t)
+	l := wllocktest.New(t, wllock.WithThreshold(4))
 	lock, err := l.Acquire(t.Context(), "product", "1")
 	require.NoError(t, err)
 	defer func() { _ = lock.Release(context.WithoutCancel(t.Context())) }()
 	wllocktest.Hold(t, l, "product", "2")
-	defer crowd(t, l, "1", 3, 3)()
+	defer crowd(t, l, "product", "1", 3, 3)()
 
 	d := getJSON(t, l)
 	require.EqualValues(t, 3, d.Total.Waiting)
 	require.EqualValues(t, 2, d.Total.Held)
 	require.EqualValues(t, 3, d.Names["product"].Waiting)
-	require.Equal(t, wllock.DefaultThreshold, d.Names["product"].Threshold)
+	require.Equal(t, 4, d.Names["product"].Threshold)
 	require.Equal(t, "test:product:1", d.Slowest.Key)
+	require.Equal(t, l.Instance(), d.Instance)
 	require.Len(t, d.Locks, 2)
 	first := d.Locks[0]
-	assert.Equal(t, "test:product:1", first.Key)
-	assert.Equal(t, "exclusive", first.Mode)
-	assert.Equal(t, 3, first.Waiting)
-	assert.Equal(t, 1, first.Holders)
-	assert.Equal(t, lock.Fence(), first.Fence)
-	assert.Equal(t, 1, first.Turns)
-	assert.Equal(t, l.Instance(), d.Instance)
-	assert.Equal(t, l.Instance(), first.Holder)
+	assert.Equal(t, wllock.LockInfo{Key: "test:product:1", Mode: "exclusive", Waiting: 3, Holders: 1, Fence: lock.Fence(), Turns: 1,
+		Holder: l.Instance(), HeldFor: first.HeldFor, Until: first.Until}, first)
 	assert.Positive(t, first.HeldFor)
 	assert.Greater(t, first.Until, time.Now())
 	assert.Equal(t, 0, d.Locks[1].Waiting)
 
-	text := get(t, l, "/", "").Body.String()
+	text := getText(t, l)
 	assert.Regexp(t, `(?m)^KEY +MODE +WAITING +HOLDERS +HOLDER +BATCH +HELD +FENCE +TURNS +LEASE +STATE$`, text)
 	assert.Regexp(t, `(?m)^"test:product:1" +exclusive +3 +1 +here +0 +[0-9.]+[mµ]?s +`+strconv.FormatUint(first.Fence, 10)+` +1 +[0-9.]+s +held$`, text)
+
+	page := getHTML(t, "/", l)
+	assert.Contains(t, page, `<span class="state held">held</span>`)
+	assert.Regexp(t, `3 <small>of 4</small> <meter [^>]*max="4" low="2" high="3" optimum="0" value="3">`, page)
+	assert.Regexp(t, `slowest holder</dt><dd><b>[0-9.µm]+s</b> <code>&#34;test:product:1&#34;</code>, here`, page)
+	assert.Contains(t, page, l.Instance())
+	require.NoError(t, l.SetThreshold("product", wllock.Unlimited))
+	assert.Contains(t, getHTML(t, "/", l), `3 <small>of any</small></span>`, "no bar without a threshold")
 }
 
 func TestOtherStates(t *testing.T) {
 	l, faults := wllocktest.NewWithFaults(t, wllock.WithLinger(time.Minute))
 	wllocktest.Hold(t, faults.Process(), "product", "1")
-	waiting := crowd(t, l, "1", 1, 0) // its head waits in the backend, and is not counted here
+	waiting := crowd(t, l, "product", "1", 1, 0) // its head waits in the backend, and is not counted here
 	defer waiting()
-	require.NoError(t, l.Do(t.Context(), "product", "2", func(context.Context) error { return nil }))
+	require.NoError(t, l.Do(t.Context(), "product", "2", testlocker.Nothing))
 	require.Eventually(t, func() bool { return len(getJSON(t, l).Locks) == 2 && getJSON(t, l).Locks[0].AtBackend },
 		5*time.Second, time.Millisecond)
-	text := get(t, l, "/", "").Body.String()
+	text := getText(t, l)
 	assert.Regexp(t, `(?m)^"test:product:1" .* -  +queued$`, text)
 	assert.Regexp(t, `(?m)^"test:product:2" .* lingering$`, text)
 }
 
 // A lock held without a lease is shown as degraded.
 func TestDegraded(t *testing.T) {
-	b := memlock.New()
+	l, b := testlocker.New(t, wllock.WithLeaseTTL(50*time.Millisecond), wllock.WithOutage(wllock.LocalOnly))
 	b.Partition(true)
-	l, err := wllock.New("test", b, wllock.WithLeaseTTL(50*time.Millisecond), wllock.WithOutage(wllock.LocalOnly))
-	require.NoError(t, err)
-	defer func() { require.NoError(t, l.Close(t.Context())) }()
 	require.NoError(t, l.Do(t.Context(), "product", "1", func(context.Context) error {
 		assert.True(t, getJSON(t, l).Locks[0].Degraded)
-		assert.Regexp(t, `(?m)^"test:product:1" .* 0 +1 +- +degraded$`, get(t, l, "/", "").Body.String())
+		assert.Regexp(t, `(?m)^"test:product:1" .* 0 +1 +- +degraded$`, getText(t, l))
 		return nil
 	}))
 	b.Partition(false)
@@ -205,7 +219,7 @@ func TestBatchIsShown(t *testing.T) {
 	l := wllocktest.New(t)
 	order := wllock.WrapBatch(l, "product", func(int) string { return "1" }, func(context.Context, []*wllock.Item[int, int]) error {
 		assert.Equal(t, 1, getJSON(t, l).Locks[0].Batch)
-		assert.Regexp(t, `(?m)^"test:product:1" +exclusive +0 +1 +here +1 +`, get(t, l, "/", "").Body.String())
+		assert.Regexp(t, `(?m)^"test:product:1" +exclusive +0 +1 +here +1 +`, getText(t, l))
 		return nil
 	})
 	_, err := order(t.Context(), 1)
@@ -227,7 +241,7 @@ func TestFormats(t *testing.T) {
 		{"/?format=json", "text/html", "application/json"},
 		{"/?format=text", "application/json", "text/plain; charset=utf-8"},
 	} {
-		require.Equal(t, test.want, get(t, l, test.target, test.accept).Header().Get("Content-Type"), test)
+		require.Equal(t, test.want, get(t, test.target, test.accept, l).Header().Get("Content-Type"), test)
 	}
 }
 
@@ -243,17 +257,17 @@ func TestBounded(t *testing.T) {
 	l := wllocktest.New(t)
 	for i := range 101 {
 		if i == 100 {
-			require.NotContains(t, get(t, l, "/", "").Body.String(), "more")
+			require.NotContains(t, getText(t, l), "more")
 			require.False(t, getJSON(t, l).MoreLocks)
 		}
 		wllocktest.Hold(t, l, "product", strconv.Itoa(i))
 	}
-	defer crowd(t, l, "77", 1, 1)()
+	defer crowd(t, l, "product", "77", 1, 1)()
 	d := getJSON(t, l)
 	require.True(t, d.MoreLocks)
 	require.Len(t, d.Locks, 100)
 	require.Equal(t, "test:product:77", d.Locks[0].Key, "the key with a waiter comes first")
-	text := get(t, l, "/", "").Body.String()
+	text := getText(t, l)
 	require.Len(t, regexp.MustCompile(`(?m)^"`).FindAllString(text, -1), 100)
 	require.Contains(t, text, "more keys exist")
 }
@@ -263,7 +277,7 @@ func TestKeysAreQuotedAndCut(t *testing.T) {
 	l := wllocktest.New(t)
 	wllocktest.Hold(t, l, "product", `<script>"\`)
 	wllocktest.Hold(t, l, "product", "long "+strings.Repeat("ü", 200))
-	text := get(t, l, "/", "").Body.String()
+	text := getText(t, l)
 	require.Contains(t, text, `"test:product:<script>\"\\" `)
 	require.Regexp(t, `"test:product:long ü{10,25}"\.\.\. `, text)
 }
@@ -314,9 +328,7 @@ func TestAnotherSitesNameIsRefusedOnLoopback(t *testing.T) {
 // The page is read in terminals as well.
 func TestJSONIsPrintable(t *testing.T) {
 	l, _ := testlocker.New(t)
-	k, err := l.Acquire(t.Context(), "n", "a\u202eb")
-	require.NoError(t, err)
-	defer func() { require.NoError(t, k.Release(t.Context())) }()
+	defer testlocker.Hold(t, l, "n", "a\u202eb")()
 	require.Equal(t, "test:n:a\u202eb", getJSON(t, l).Locks[0].Key)
-	require.Contains(t, get(t, l, "/?format=json", "").Body.String(), `test:n:a\u202eb`)
+	require.Contains(t, get(t, "/?format=json", "", l).Body.String(), `test:n:a\u202eb`)
 }

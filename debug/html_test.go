@@ -1,7 +1,6 @@
 package debug_test
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -23,16 +22,6 @@ import (
 	"github.com/wllock/wllock/debug"
 	"github.com/wllock/wllock/wllocktest"
 )
-
-func getHTML(t testing.TB, target string, lockers ...*wllock.Locker) (string, http.Header) {
-	t.Helper()
-	w := httptest.NewRecorder()
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, target, nil)
-	r.Header.Set("Accept", "text/html")
-	debug.Handler(lockers...).ServeHTTP(w, r)
-	require.Equal(t, http.StatusOK, w.Code)
-	return w.Body.String(), w.Header()
-}
 
 // void are the elements without an end.
 var void = []string{"meta", "!doctype"}
@@ -74,58 +63,23 @@ func TestHTMLEscapesKeys(t *testing.T) {
 	for _, key := range hostile {
 		wllocktest.Hold(t, l, "product", key)
 	}
-	page, _ := getHTML(t, "/", l)
-	wellFormed(t, page)
+	page := getHTML(t, "/", l)
 	require.Equal(t, len(hostile), strings.Count(page, `<td data-is="state">`))
 	require.Contains(t, page, "&lt;script&gt;alert(1)&lt;/script&gt;")
 	require.Contains(t, page, "ключ 鍵")
 	require.NotContains(t, page, "\u202e", "text must not change its direction")
 }
 
-// The error of a backend may repeat what it was sent.
-func TestHTMLOfAnOutage(t *testing.T) {
-	l, faults := wllocktest.NewWithFaults(t)
-	page, _ := getHTML(t, "/", l)
-	require.Contains(t, page, "Backend available for ")
-	faults.Partition()
-	require.Eventually(t, func() bool {
-		require.Error(t, l.Do(t.Context(), "product", "1", func(context.Context) error { return nil }))
-		return !l.Health().Available
-	}, 5*time.Second, time.Millisecond)
-	page, _ = getHTML(t, "/", l)
-	wellFormed(t, page)
-	require.Contains(t, page, "Backend not available for ")
-	require.Contains(t, page, "lock backend unavailable")
-	require.Regexp(t, `<title>[^<]*BACKEND NOT AVAILABLE</title>`, page)
-	require.Regexp(t, `<div class="warn"><dt>unavailable</dt><dd>[1-9]`, page)
-}
-
-func TestHTMLShowsWhoHoldsAndWaits(t *testing.T) {
-	l := wllocktest.New(t, wllock.WithThreshold(4))
-	wllocktest.Hold(t, l, "product", "1")
-	defer crowd(t, l, "1", 3, 3)()
-	page, _ := getHTML(t, "/", l)
-	wellFormed(t, page)
-	require.Contains(t, page, `<span class="state held">held</span>`)
-	require.Regexp(t, `3 <small>of 4</small> <meter [^>]*max="4" low="2" high="3" optimum="0" value="3">`, page)
-	require.Regexp(t, `slowest holder</dt><dd><b>[0-9.µm]+s</b> <code>&#34;test:product:1&#34;</code>, here`, page)
-	require.Contains(t, page, l.Instance())
-	require.NoError(t, l.SetThreshold("product", wllock.Unlimited))
-	page, _ = getHTML(t, "/", l)
-	require.Contains(t, page, `3 <small>of any</small></span>`, "no bar without a threshold")
-}
-
 func TestSeveralLockers(t *testing.T) {
 	a, b := wllocktest.New(t), wllocktest.New(t)
 	wllocktest.Hold(t, b, "product", "1")
-	page, _ := getHTML(t, "/", a, b)
-	wellFormed(t, page)
+	page := getHTML(t, "/", a, b)
 	require.Equal(t, 2, strings.Count(page, "<section>"))
 	require.Contains(t, page, a.Instance())
 	require.Contains(t, page, b.Instance())
 	require.Equal(t, 1, strings.Count(page, `id="legend"`))
 	require.Panics(t, func() { debug.Handler() })
-	require.Panics(t, func() { debug.Handler(a, nil) })
+	require.PanicsWithValue(t, "debug: Handler(nil): want a Locker", func() { debug.Handler(a, nil) })
 }
 
 func TestRefresh(t *testing.T) {
@@ -133,15 +87,15 @@ func TestRefresh(t *testing.T) {
 	for target, want := range map[string]string{
 		"/": "", "/?refresh=2": `content="2"`, "/?refresh=0": "", "/?refresh=-1": "", "/?refresh=3601": "", `/?refresh=2;url=//evil`: "",
 	} {
-		page, _ := getHTML(t, target, l)
-		wellFormed(t, page)
+		page := getHTML(t, target, l)
 		require.Equal(t, want != "", strings.Contains(page, `<meta http-equiv="refresh" `+want), target)
 	}
 }
 
 // The policy allows the style that the page has, and nothing of anybody's else.
 func TestPolicyAllowsTheStyleAlone(t *testing.T) {
-	page, header := getHTML(t, "/", wllocktest.New(t))
+	answer := get(t, "/", "text/html", wllocktest.New(t))
+	page, header := answer.Body.String(), answer.Header()
 	style := regexp.MustCompile(`(?s)<style>(.*?)</style>`).FindAllStringSubmatch(page, -1)
 	require.Len(t, style, 1)
 	hash := sha256.Sum256([]byte(style[0][1]))
@@ -158,7 +112,7 @@ func TestPolicyAllowsTheStyleAlone(t *testing.T) {
 
 // TestEveryWordIsExplained: the legend has each state, and what else is no plain word.
 func TestEveryWordIsExplained(t *testing.T) {
-	page, _ := getHTML(t, "/", wllocktest.New(t))
+	page := getHTML(t, "/", wllocktest.New(t))
 	for _, word := range []string{"held", "degraded", "staying", "queued", "lingering", "passing", "fence", "lease", "turns", "shed"} {
 		require.Contains(t, page, "<dt>"+word+"</dt><dd>")
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/debug"
 	"github.com/wllock/wllock/distributed/memlock"
+	"github.com/wllock/wllock/internal/testlocker"
 	"github.com/wllock/wllock/internal/testpicture"
 	"github.com/wllock/wllock/wllocktest"
 )
@@ -72,42 +73,26 @@ func scene(t *testing.T) []*wllock.Locker {
 		}
 	})
 	for range 400 {
-		require.NoError(t, shop.Do(t.Context(), "product", "2000", func(context.Context) error { return nil }))
+		require.NoError(t, shop.Do(t.Context(), "product", "2000", testlocker.Nothing))
 	}
 	wllocktest.Hold(t, shop, "product", "1000")
 	wllocktest.Hold(t, shop, "cart", "customer-81723@example.com/2026-11-22/checkout")
 	wllocktest.Hold(t, shop, "product", "<script>alert(1)</script>")
 	wllocktest.Hold(t, other, "invoice", "77")
-	t.Cleanup(crowdIn(t, shop, "product", "1000", 42))
-	t.Cleanup(crowdIn(t, shop, "cart", "customer-81723@example.com/2026-11-22/checkout", 11))
-	t.Cleanup(crowdIn(t, shop, "invoice", "77", 3))
+	t.Cleanup(crowd(t, shop, "product", "1000", 42, 42))
+	t.Cleanup(crowd(t, shop, "cart", "customer-81723@example.com/2026-11-22/checkout", 8, 8))
+	for range 3 { // beyond the threshold
+		require.ErrorIs(t, shop.Do(t.Context(), "cart", "customer-81723@example.com/2026-11-22/checkout", testlocker.Nothing), wllock.ErrQueueFull)
+	}
+	t.Cleanup(crowd(t, shop, "invoice", "77", 3, 2)) // its head waits in the backend
 	down.Partition(true)
 	require.Eventually(t, func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
-		_ = mail.Do(ctx, "digest", "daily", func(context.Context) error { return nil })
+		_ = mail.Do(ctx, "digest", "daily", testlocker.Nothing)
 		return !mail.Health().Available
 	}, 5*time.Second, time.Millisecond)
 	wllocktest.Hold(t, mail, "digest", "daily")
 	time.Sleep(time.Second)
 	return []*wllock.Locker{shop, mail}
-}
-
-// crowdIn is crowd for any name, with callers beyond the threshold.
-func crowdIn(t *testing.T, l *wllock.Locker, name, key string, n int) (leave func()) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	gone := make(chan struct{}, n)
-	for range n {
-		go func() {
-			_ = l.Do(ctx, name, key, func(context.Context) error { return nil })
-			gone <- struct{}{}
-		}()
-	}
-	time.Sleep(100 * time.Millisecond)
-	return func() {
-		cancel()
-		for range n {
-			<-gone
-		}
-	}
 }
