@@ -7,6 +7,7 @@ import (
 	"github.com/labstack/echo/v5"
 	"github.com/labstack/echo/v5/middleware"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/internal/guardtest"
@@ -17,13 +18,16 @@ import (
 
 // framework is what all tests of guards need.
 var framework = guardtest.Framework[echo.MiddlewareFunc, handler]{
-	New: echoguard.New, NewAll: echoguard.NewAll, Adapt: echoguard.Adapt, Handle: handle, Behind: behind, Recovered: recovered,
+	New: echoguard.New, NewAll: echoguard.NewAll, Adapt: echoguard.Adapt, Handle: handle, Behind: behind,
 	Routes:     func(guard echo.MiddlewareFunc, h handler) http.Handler { return routes(guard, h) },
 	Compressed: func(guard echo.MiddlewareFunc, h handler) http.Handler { return routes(guard, h, middleware.Gzip()) },
 	Limited: func(bytes int64, guard echo.MiddlewareFunc, h handler) http.Handler {
 		return routes(guard, h, middleware.BodyLimit(bytes))
 	},
+	Recovered: func(guard echo.MiddlewareFunc, h handler) http.Handler { return routes(guard, h, middleware.Recover()) },
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestGuard(t *testing.T) { framework.Test(t) }
 
@@ -47,22 +51,13 @@ func routes(guard echo.MiddlewareFunc, h handler, outer ...echo.MiddlewareFunc) 
 
 // behind calls outer after the guard and the handler.
 func behind(outer func(*http.Request), guard echo.MiddlewareFunc, h handler) http.Handler {
-	e := echo.New()
-	e.POST("/orders/:id", h, func(next echo.HandlerFunc) echo.HandlerFunc {
+	return routes(guard, h, func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c *echo.Context) error {
 			err := next(c)
 			outer(c.Request())
 			return err
 		}
-	}, guard)
-	return e
-}
-
-func recovered(guard echo.MiddlewareFunc, h handler) http.Handler {
-	e := echo.New()
-	e.Use(middleware.Recover())
-	e.POST("/orders/:id", h, guard)
-	return e
+	})
 }
 
 // Echo answers an error of the handler when the lock has been released.

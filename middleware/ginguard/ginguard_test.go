@@ -10,6 +10,7 @@ import (
 	"github.com/gin-gonic/gin"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/internal/guardtest"
@@ -19,9 +20,19 @@ import (
 
 func init() { gin.SetMode(gin.ReleaseMode) }
 
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
 // framework is what all tests of guards need.
 var framework = guardtest.Framework[gin.HandlerFunc, handler]{
-	New: ginguard.New, NewAll: ginguard.NewAll, Adapt: ginguard.Adapt, Handle: handle, Routes: routes, Behind: behind, Recovered: recovered,
+	New: ginguard.New, NewAll: ginguard.NewAll, Adapt: ginguard.Adapt, Handle: handle,
+	Routes: func(guard, h handler) http.Handler { return routes(guard, h) },
+	Behind: func(outer func(*http.Request), guard, h handler) http.Handler {
+		return routes(func(c *gin.Context) {
+			c.Next()
+			outer(c.Request)
+		}, guard, h)
+	},
+	Recovered: func(guard, h handler) http.Handler { return routes(gin.RecoveryWithWriter(io.Discard), guard, h) },
 }
 
 func TestGuard(t *testing.T) { framework.Test(t) }
@@ -33,27 +44,10 @@ func handle(f func(*http.Request, http.ResponseWriter)) handler {
 	return func(c *gin.Context) { f(c.Request, c.Writer) }
 }
 
-// routes serves orders behind the guard.
-func routes(guard, h handler) http.Handler {
+// routes serves orders.
+func routes(handlers ...handler) *gin.Engine {
 	router := gin.New()
-	router.POST("/orders/:id", guard, h)
-	return router
-}
-
-// behind calls outer after the guard and the handler.
-func behind(outer func(*http.Request), guard, h handler) http.Handler {
-	router := gin.New()
-	router.POST("/orders/:id", func(c *gin.Context) {
-		c.Next()
-		outer(c.Request)
-	}, guard, h)
-	return router
-}
-
-func recovered(guard, h handler) http.Handler {
-	router := gin.New()
-	router.Use(gin.RecoveryWithWriter(io.Discard))
-	router.POST("/orders/:id", guard, h)
+	router.POST("/orders/:id", handlers...)
 	return router
 }
 
@@ -93,9 +87,8 @@ func TestContextOfGinIsRefused(t *testing.T) {
 		assert.NoError(t, l.Do(c, "product", "1000", nothing), "the lock has been released")
 	}
 	for _, fallback := range []bool{false, true} {
-		router := gin.New()
-		router.ContextWithFallback = fallback
-		router.POST("/orders/:id", outside, ginguard.New(l, "customer", guardtest.ByID), between, ginguard.New(l, "product", guardtest.ByID), func(c *gin.Context) {
+		guards := []handler{outside, ginguard.New(l, "customer", guardtest.ByID), between, ginguard.New(l, "product", guardtest.ByID)}
+		router := routes(append(guards, func(c *gin.Context) {
 			refused(c, "product")
 			refused(c, "customer")
 			assert.NoError(t, l.Do(c, "stock", "1000", func(ctx context.Context) error { // a lock between does not help
@@ -105,7 +98,8 @@ func TestContextOfGinIsRefused(t *testing.T) {
 				return nil
 			}))
 			c.Status(http.StatusNoContent)
-		})
+		})...)
+		router.ContextWithFallback = fallback
 		require.Equal(t, http.StatusNoContent, guardtest.Order(t, router).StatusCode)
 	}
 }
@@ -120,9 +114,7 @@ func TestContextOfGinAfterItsRequest(t *testing.T) {
 		outlived := func(c *gin.Context, key string) error {
 			return l.Do(c, "product", key, func(context.Context) error { return nil }, wllock.NoWait())
 		}
-		router := gin.New()
-		router.ContextWithFallback = fallback
-		router.POST("/orders/:id", ginguard.New(l, "product", guardtest.ByID), func(c *gin.Context) {
+		router := routes(ginguard.New(l, "product", guardtest.ByID), func(c *gin.Context) {
 			if c != before {
 				before = c
 				return
@@ -137,6 +129,7 @@ func TestContextOfGinAfterItsRequest(t *testing.T) {
 			_, ok := wllock.HeldFrom(before)
 			assert.False(t, ok, "the fence of another request")
 		})
+		router.ContextWithFallback = fallback
 		for try := 0; !again && try < 100; try++ { // a pool may drop what it gets
 			router.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/orders/1000", nil))
 			if !again {
