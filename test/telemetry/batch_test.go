@@ -9,34 +9,30 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
-	"go.opentelemetry.io/otel/sdk/trace"
-	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/internal/testlocker"
 )
 
 // batchOf lets n callers ride in one batch that runs work.
 func batchOf(t *testing.T, l *wllock.Locker, n int, work func(context.Context) error) {
-	lock, err := l.Acquire(t.Context(), "n", "secret-key")
-	require.NoError(t, err)
+	release := testlocker.Hold(t, l, "n", "secret-key")
 	call := wllock.WrapBatch(l, "n", func(int) string { return "secret-key" },
 		func(ctx context.Context, _ []*wllock.Item[int, int]) error { return work(ctx) })
 	for i := range n {
 		go func() { _, _ = call(context.Background(), i) }()
 		synctest.Wait()
 	}
-	require.NoError(t, lock.Release(t.Context()))
+	release()
 	synctest.Wait()
 }
 
 func TestABatchIsOneRootSpanLinkedToItsCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		recorder := tracetest.NewSpanRecorder()
-		provider := trace.NewTracerProvider(trace.WithSpanProcessor(recorder))
-		l, _ := newLocker(t, wllock.WithTracerProvider(provider), wllock.WithSpanKeys())
+		recorder, spans := recording()
+		l, _ := newLocker(t, spans, wllock.WithSpanKeys())
 		var inside oteltrace.SpanContext
 		batchOf(t, l, 3, func(ctx context.Context) error {
 			inside = oteltrace.SpanContextFromContext(ctx)
@@ -68,24 +64,16 @@ func TestABatchIsOneRootSpanLinkedToItsCallers(t *testing.T) {
 
 func TestSizesOfBatchesAreMeasured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		reader := metric.NewManualReader()
-		l, _ := newLocker(t, wllock.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(reader))))
+		reader, metrics := measuring()
+		l, _ := newLocker(t, metrics)
 		for _, n := range []int{1, 3, 3} {
 			batchOf(t, l, n, nothing)
 		}
 		sums := counts(t, reader)
 		require.EqualValues(t, 2*3+2*3+4, sums["wllock.acquire.duration"], "both tiers of blockers and leaders, and the wait of riders")
 		require.EqualValues(t, 6, sums["wllock.hold.duration"])
-		var all metricdata.ResourceMetrics
-		require.NoError(t, reader.Collect(t.Context(), &all))
-		for _, m := range all.ScopeMetrics[0].Metrics {
-			if sizes, ok := m.Data.(metricdata.Histogram[int64]); ok {
-				require.Equal(t, "wllock.batch.size", m.Name)
-				require.EqualValues(t, 3, sizes.DataPoints[0].Count)
-				require.EqualValues(t, 7, sizes.DataPoints[0].Sum)
-				return
-			}
-		}
-		require.Fail(t, "not measured")
+		sizes := collect(t, reader)["wllock.batch.size"].(metricdata.Histogram[int64])
+		require.EqualValues(t, 3, sizes.DataPoints[0].Count)
+		require.EqualValues(t, 7, sizes.DataPoints[0].Sum)
 	})
 }

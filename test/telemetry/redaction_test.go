@@ -17,10 +17,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
-	"go.opentelemetry.io/otel/sdk/trace"
-	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/debug"
@@ -128,14 +125,13 @@ func (x *texts) page(l *wllock.Locker) {
 func TestRedactedKeysLeaveTheProcessNowhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := &texts{t: t}
-		recorder, reader := tracetest.NewSpanRecorder(), metric.NewManualReader()
+		recorder, spans := recording()
+		reader, metrics := measuring()
 		memory := memlock.New()
 		b := &telling{Inspector: memory, memory: memory}
 		opts := []wllock.Option{
-			wllock.WithKeyRedaction(redact), wllock.WithSpanKeys(), wllock.WithThreshold(1),
+			wllock.WithKeyRedaction(redact), wllock.WithSpanKeys(), wllock.WithThreshold(1), spans, metrics,
 			wllock.WithLogger(slog.New(slog.NewTextHandler(x, &slog.HandlerOptions{Level: slog.LevelDebug}))),
-			wllock.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(recorder))),
-			wllock.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(reader))),
 		}
 		l, other := testlocker.On(t, b, opts...), testlocker.On(t, b)
 		ctx := t.Context()
@@ -143,18 +139,16 @@ func TestRedactedKeysLeaveTheProcessNowhere(t *testing.T) {
 		batches(t, x, l)
 		losses(t, x, l, other, b)
 
-		h := httpguard.New(l, "n", func(*http.Request) (string, error) { return account, nil }, httpguard.WithCallOptions(wllock.NoWait()),
-			httpguard.WithResponder(func(w http.ResponseWriter, _ *http.Request, status int, err error) {
-				x.error(err, wllock.ErrHeld)
-				w.WriteHeader(status)
-			}))(http.NotFoundHandler())
 		release := testlocker.Hold(t, other, "n", account)
-		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
-		plain := httptest.NewRecorder()
-		httpguard.New(l, "n", func(*http.Request) (string, error) { return account, nil }, httpguard.WithCallOptions(wllock.NoWait()))(
-			http.NotFoundHandler()).ServeHTTP(plain, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
-		require.Equal(t, http.StatusConflict, plain.Code)
-		fmt.Fprintln(x, plain.Header(), plain.Body)
+		h := httpguard.New(l, "n", func(*http.Request) (string, error) { return account, nil }, httpguard.WithCallOptions(wllock.NoWait()),
+			httpguard.WithResponder(func(w http.ResponseWriter, r *http.Request, _ int, err error) {
+				x.error(err, wllock.ErrHeld)
+				httpguard.Respond(w, r, err)
+			}))(http.NotFoundHandler())
+		answer := httptest.NewRecorder()
+		h.ServeHTTP(answer, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+		require.Equal(t, http.StatusConflict, answer.Code)
+		fmt.Fprintln(x, answer.Header(), answer.Body)
 		release()
 
 		k, err := l.Acquire(ctx, "n", account)

@@ -10,24 +10,19 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/trace"
-	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/internal/testlocker"
 )
 
 var several = []wllock.Resource{{Name: "b", Key: "1"}, {Name: "a", Key: "2"}, {Name: "a", Key: "1"}}
 
 func TestDoAllIsOneSpan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, withKeys := range []bool{false, true} {
-			recorder := tracetest.NewSpanRecorder()
-			opts := []wllock.Option{wllock.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(recorder)))}
-			if withKeys {
-				opts = append(opts, wllock.WithSpanKeys())
-			}
-			l, _ := newLocker(t, opts...)
+		for withKeys, opts := range map[bool][]wllock.Option{false: nil, true: {wllock.WithSpanKeys()}} {
+			recorder, spans := recording()
+			l, _ := newLocker(t, append(opts, spans)...)
 			require.NoError(t, l.DoAll(t.Context(), several, func(ctx context.Context) error {
 				return l.DoAll(ctx, several, nothing) // nothing is acquired
 			}))
@@ -49,10 +44,9 @@ func TestDoAllIsOneSpan(t *testing.T) {
 
 func TestSpanOfADoAllNamesTheKeyThatWasRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		recorder := tracetest.NewSpanRecorder()
+		recorder, spans := recording()
 		l, b := newLocker(t)
-		traced, err := wllock.New("test", b, wllock.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(recorder))))
-		require.NoError(t, err)
+		traced := lockerOn(t, b, spans)
 		require.NoError(t, l.Do(t.Context(), "b", "1", func(context.Context) error {
 			require.ErrorIs(t, traced.DoAll(context.Background(), several, never(t), wllock.NoWait()), wllock.ErrHeld)
 			return nil
@@ -69,20 +63,16 @@ func TestSpanOfADoAllNamesTheKeyThatWasRefused(t *testing.T) {
 // Each attempt is a span: the one that lost a key says so.
 func TestSpansOfADoAllThatStartsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		recorder := tracetest.NewSpanRecorder()
-		l, b := newLocker(t, wllock.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(recorder))))
-		other, err := wllock.New("test", b)
-		require.NoError(t, err)
-		k, err := other.Acquire(t.Context(), "b", "1")
-		require.NoError(t, err)
+		recorder, recorded := recording()
+		l, b := newLocker(t, recorded)
+		release := testlocker.Hold(t, lockerOn(t, b), "b", "1")
 		done := make(chan error, 1)
 		go func() { done <- l.DoAll(context.Background(), several, nothing) }()
 		synctest.Wait()
 		b.Expire("test:a:1")
 		time.Sleep(ttl)
-		require.NoError(t, k.Release(t.Context()))
+		release()
 		require.NoError(t, <-done)
-		require.NoError(t, other.Close(t.Context()))
 		require.NoError(t, l.Close(t.Context()))
 		ended(t, recorder, "wllock.hold", 1)
 		spans := ended(t, recorder, "wllock.acquire", 2)
@@ -99,8 +89,8 @@ func TestSpansOfADoAllThatStartsOver(t *testing.T) {
 }
 
 func TestMetricsOfADoAllAreByName(t *testing.T) {
-	reader := metric.NewManualReader()
-	l, _ := newLocker(t, wllock.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(reader))))
+	reader, metrics := measuring()
+	l, _ := newLocker(t, metrics)
 	require.NoError(t, l.DoAll(t.Context(), several, func(context.Context) error {
 		require.EqualValues(t, 3, counts(t, reader)["wllock.lock.count"])
 		return nil

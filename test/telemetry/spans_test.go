@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/internal/testlocker"
 )
 
 // A caller that waits for 3 s and holds for 2 s: the one span is as long as the wait, the other as the hold, and what the function does
@@ -24,8 +25,7 @@ func TestAcquireEndsAtTheGrantAndHoldFollows(t *testing.T) {
 		provider := trace.NewTracerProvider(trace.WithSpanProcessor(recorder))
 		tracer := provider.Tracer("shop")
 		l, _ := newLocker(t, wllock.WithTracerProvider(provider))
-		first, err := l.Acquire(t.Context(), "n", "k")
-		require.NoError(t, err)
+		release := testlocker.Hold(t, l, "n", "k")
 		done := make(chan error, 1)
 		go func() {
 			ctx, request := tracer.Start(context.Background(), "request")
@@ -42,7 +42,7 @@ func TestAcquireEndsAtTheGrantAndHoldFollows(t *testing.T) {
 		}()
 		synctest.Wait()
 		time.Sleep(3 * time.Second)
-		require.NoError(t, first.Release(t.Context()))
+		release()
 		require.NoError(t, <-done)
 		require.NoError(t, l.Close(t.Context()))
 
@@ -70,23 +70,11 @@ func TestAcquireEndsAtTheGrantAndHoldFollows(t *testing.T) {
 	})
 }
 
-// A caller without a span has both in one trace all the same.
-func TestSpansOfACallerWithoutOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		recorder := tracetest.NewSpanRecorder()
-		l, _ := newLocker(t, wllock.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(recorder))))
-		require.NoError(t, l.Do(t.Context(), "n", "k", nothing))
-		acquire, hold := ended(t, recorder, "wllock.acquire", 1)[0], ended(t, recorder, "wllock.hold", 1)[0]
-		require.False(t, acquire.Parent().IsValid())
-		require.Equal(t, acquire.SpanContext(), hold.Parent())
-	})
-}
-
 // The loss of a lock is on the span of the hold, and ends it, though the function stays; the wait went well.
 func TestLossIsOnTheHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		recorder := tracetest.NewSpanRecorder()
-		l, b := newLocker(t, wllock.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(recorder))))
+		recorder, spans := recording()
+		l, b := newLocker(t, spans)
 		for _, act := range []func(fn wllock.Func) error{
 			func(fn wllock.Func) error { return l.Do(t.Context(), "a", "1", fn) },
 			func(fn wllock.Func) error { return l.DoAll(t.Context(), several, fn) },

@@ -24,31 +24,41 @@ import (
 	"github.com/wllock/wllock/distributed/memlock"
 )
 
-// counts sums every metric up over its points, and fails on a point that names a key.
-func counts(t *testing.T, r metric.Reader) map[string]float64 {
+// collect returns what is measured, by name.
+func collect(t *testing.T, r metric.Reader) map[string]metricdata.Aggregation {
 	t.Helper()
 	var all metricdata.ResourceMetrics
 	require.NoError(t, r.Collect(t.Context(), &all))
-	sums := map[string]float64{}
-	add := func(name string, attrs attribute.Set, v float64) {
-		for _, a := range attrs.ToSlice() {
-			require.NotContains(t, a.Value.String(), "secret-key", "%s %s", name, a.Key)
-		}
-		sums[name] += v
-	}
+	data := map[string]metricdata.Aggregation{}
 	for _, m := range all.ScopeMetrics[0].Metrics {
-		switch d := m.Data.(type) {
+		data[m.Name] = m.Data
+	}
+	return data
+}
+
+// counts sums every metric up over its points, and fails on a point that names a key.
+func counts(t *testing.T, r metric.Reader) map[string]float64 {
+	t.Helper()
+	sums := map[string]float64{}
+	for name, data := range collect(t, r) {
+		add := func(attrs attribute.Set, v float64) {
+			for _, a := range attrs.ToSlice() {
+				require.NotContains(t, a.Value.String(), "secret-key", "%s %s", name, a.Key)
+			}
+			sums[name] += v
+		}
+		switch d := data.(type) {
 		case metricdata.Histogram[float64]:
 			for _, p := range d.DataPoints {
-				add(m.Name, p.Attributes, float64(p.Count))
+				add(p.Attributes, float64(p.Count))
 			}
 		case metricdata.Sum[int64]:
 			for _, p := range d.DataPoints {
-				add(m.Name, p.Attributes, float64(p.Value))
+				add(p.Attributes, float64(p.Value))
 			}
 		case metricdata.Gauge[int64]:
 			for _, p := range d.DataPoints {
-				add(m.Name, p.Attributes, float64(p.Value))
+				add(p.Attributes, float64(p.Value))
 			}
 		}
 	}
@@ -68,8 +78,8 @@ func ended(t *testing.T, r *tracetest.SpanRecorder, name string, n int) (spans [
 }
 
 func TestMetricsCountWithoutKeys(t *testing.T) {
-	reader := metric.NewManualReader()
-	l, b := newLocker(t, wllock.WithThreshold(0), wllock.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(reader))))
+	reader, metrics := measuring()
+	l, b := newLocker(t, wllock.WithThreshold(0), metrics)
 	require.NoError(t, l.Do(t.Context(), "n", "secret-key", func(ctx context.Context) error {
 		require.Error(t, l.Do(context.Background(), "n", "secret-key", never(t)))
 		got := counts(t, reader)
@@ -93,11 +103,10 @@ func TestMetricsCountWithoutKeys(t *testing.T) {
 
 // Gauges of two Lockers of one system in a process do not overwrite each other. A third has the attribute of one that was closed.
 func TestGaugesOfTwoLockers(t *testing.T) {
-	reader := metric.NewManualReader()
-	meters := wllock.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(reader)))
+	reader, metrics := measuring()
 	use := func(threshold int) *wllock.Locker {
-		l, _ := newLocker(t, wllock.WithThreshold(threshold), meters)
-		require.NoError(t, l.Do(t.Context(), "n", "k", func(context.Context) error { return nil }))
+		l, _ := newLocker(t, wllock.WithThreshold(threshold), metrics)
+		require.NoError(t, l.Do(t.Context(), "n", "k", nothing))
 		return l
 	}
 	use(7)
@@ -111,8 +120,8 @@ func TestGaugesOfTwoLockers(t *testing.T) {
 
 func TestMetricsOfRenewalsAndAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		reader := metric.NewManualReader()
-		l, b := newLocker(t, wllock.WithOutage(wllock.LocalOnly), wllock.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(reader))))
+		reader, metrics := measuring()
+		l, b := newLocker(t, wllock.WithOutage(wllock.LocalOnly), metrics)
 		require.NoError(t, l.Do(t.Context(), "n", "secret-key", func(ctx context.Context) error {
 			time.Sleep(ttl / 4)
 			got := counts(t, reader)
@@ -133,29 +142,48 @@ func TestMetricsOfRenewalsAndAnOutage(t *testing.T) {
 }
 
 func TestSpansTellHowItWent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		recorder := tracetest.NewSpanRecorder()
-		l, _ := newLocker(t, wllock.WithThreshold(0), wllock.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(recorder))))
-		require.NoError(t, l.Do(t.Context(), "n", "k", func(context.Context) error {
-			return l.Do(context.Background(), "n", "k", never(t), wllock.WithFallback(func(context.Context, error) error { return nil }))
-		}))
-		ended(t, recorder, "wllock.hold", 1)
-		spans := ended(t, recorder, "wllock.acquire", 2)
-		require.Equal(t, "acquired", spans[0].Events()[0].Name)
-		require.Contains(t, spans[1].Attributes(), attribute.String("error.type", "queue_full"))
-		for _, s := range recorder.Ended() {
-			for _, a := range s.Attributes() {
-				require.NotEqual(t, "test:n:k", a.Value.String())
-			}
-		}
-	})
+	for typ, test := range map[string]struct {
+		opts   []wllock.CallOption
+		events []string
+	}{
+		"queue_full":   {[]wllock.CallOption{wllock.WithCallThreshold(0), wllock.WithFallback(func(context.Context, error) error { return nil })}, nil},
+		"wait_timeout": {[]wllock.CallOption{wllock.WithWait(20 * time.Millisecond)}, []string{"queued"}},
+	} {
+		t.Run(typ, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				recorder, option := recording()
+				l, _ := newLocker(t, option)
+				require.NoError(t, l.Do(t.Context(), "n", "k", func(context.Context) error {
+					err := l.Do(context.Background(), "n", "k", never(t), test.opts...)
+					require.Equal(t, typ == "wait_timeout", err != nil)
+					return nil
+				}))
+				hold := ended(t, recorder, "wllock.hold", 1)[0]
+				spans := ended(t, recorder, "wllock.acquire", 2)
+				require.False(t, spans[0].Parent().IsValid(), "a caller without a span has both in one trace")
+				require.Equal(t, spans[0].SpanContext(), hold.Parent())
+				require.Equal(t, "acquired", spans[0].Events()[0].Name)
+				require.Contains(t, spans[1].Attributes(), attribute.String("error.type", typ))
+				var events []string
+				for _, e := range spans[1].Events() {
+					events = append(events, e.Name)
+				}
+				require.Equal(t, test.events, events)
+				for _, s := range recorder.Ended() {
+					for _, a := range s.Attributes() {
+						require.NotEqual(t, "test:n:k", a.Value.String())
+					}
+				}
+			})
+		})
+	}
 }
 
 func TestKeysAreOnSpansOnlyIfAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for asked, opts := range map[bool][]wllock.Option{false: nil, true: {wllock.WithSpanKeys()}} {
-			recorder := tracetest.NewSpanRecorder()
-			l, _ := newLocker(t, append(opts, wllock.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(recorder))))...)
+			recorder, spans := recording()
+			l, _ := newLocker(t, append(opts, spans)...)
 			require.NoError(t, l.Do(t.Context(), "n", "secret-key", nothing))
 			for _, s := range append(ended(t, recorder, "wllock.hold", 1), ended(t, recorder, "wllock.acquire", 1)...) {
 				span := fmt.Sprint(s.Attributes(), s.Events())
@@ -181,12 +209,9 @@ func TestDisabledInstrumentsAreNotFed(t *testing.T) {
 // TestRefusedWaitIsSplitByTier: a caller that waited 3 s in the local queue and 1 s at the backend, and then gave up.
 func TestRefusedWaitIsSplitByTier(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := memlock.New()
-		reader := metric.NewManualReader()
-		a, err := wllock.New("test", b, wllock.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(reader))), wllock.WithMaxHandoffs(0))
-		require.NoError(t, err)
-		other, err := wllock.New("test", b)
-		require.NoError(t, err)
+		reader, metrics := measuring()
+		a, b := newLocker(t, metrics, wllock.WithMaxHandoffs(0))
+		other := lockerOn(t, b)
 		var holders sync.WaitGroup
 		in := make(chan struct{})
 		holders.Go(func() {
@@ -197,26 +222,16 @@ func TestRefusedWaitIsSplitByTier(t *testing.T) {
 			assert.NoError(t, other.Do(t.Context(), "n", "k", func(context.Context) error { time.Sleep(5 * time.Second); return nil }))
 		})
 		synctest.Wait()
-		err = a.Do(t.Context(), "n", "k", never(t), wllock.WithWait(4*time.Second))
-		require.ErrorIs(t, err, wllock.ErrWaitTimeout)
-		var all metricdata.ResourceMetrics
-		require.NoError(t, reader.Collect(t.Context(), &all))
+		require.ErrorIs(t, a.Do(t.Context(), "n", "k", never(t), wllock.WithWait(4*time.Second)), wllock.ErrWaitTimeout)
 		sums := map[string]float64{}
-		for _, m := range all.ScopeMetrics[0].Metrics {
-			if m.Name != "wllock.acquire.duration" {
-				continue
-			}
-			for _, p := range m.Data.(metricdata.Histogram[float64]).DataPoints {
-				tier, _ := p.Attributes.Value("wllock.tier")
-				outcome, _ := p.Attributes.Value("wllock.outcome")
-				sums[tier.AsString()+" "+outcome.AsString()] += p.Sum
-			}
+		for _, p := range collect(t, reader)["wllock.acquire.duration"].(metricdata.Histogram[float64]).DataPoints {
+			tier, _ := p.Attributes.Value("wllock.tier")
+			outcome, _ := p.Attributes.Value("wllock.outcome")
+			sums[tier.AsString()+" "+outcome.AsString()] += p.Sum
 		}
 		require.InDelta(t, 3, sums["local acquired"], .01)
 		require.InDelta(t, 1, sums["distributed wait_timeout"], .01)
 		holders.Wait()
-		require.NoError(t, a.Close(t.Context()))
-		require.NoError(t, other.Close(t.Context()))
 	})
 }
 
@@ -242,19 +257,4 @@ func TestClosedLockerIsForgotten(t *testing.T) {
 		}
 	}, 30*time.Second, 10*time.Millisecond)
 	runtime.KeepAlive(p)
-}
-
-func TestQueuedEventOfARefusedCaller(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		recorder := tracetest.NewSpanRecorder()
-		l, _ := newLocker(t, wllock.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(recorder))))
-		require.NoError(t, l.Do(t.Context(), "n", "k", func(context.Context) error {
-			require.Error(t, l.Do(context.Background(), "n", "k", never(t), wllock.WithWait(20*time.Millisecond)))
-			return nil
-		}))
-		s := ended(t, recorder, "wllock.acquire", 2)[1]
-		require.Contains(t, s.Attributes(), attribute.String("error.type", "wait_timeout"))
-		require.Len(t, s.Events(), 1)
-		require.Equal(t, "queued", s.Events()[0].Name)
-	})
 }
