@@ -1,7 +1,6 @@
 package jobs
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/wllock/wllock/distributed/redlock"
 	"github.com/wllock/wllock/distributed/zklock"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testlocker"
 	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/zktest"
 )
@@ -53,21 +53,18 @@ func TestEveryBackendKeepsALockTaken(t *testing.T) { // rules N2 and N3
 			locker := func() *wllock.Locker {
 				b, err := open()
 				require.NoError(t, err)
-				l, err := wllock.New("test", b, wllock.WithLeaseTTL(ttl), wllock.WithOwnedBackend())
-				require.NoError(t, err)
-				t.Cleanup(func() { _ = l.Close(context.Background()) })
-				return l
+				return testlocker.On(t, b, wllock.WithLeaseTTL(ttl), wllock.WithOwnedBackend())
 			}
 			other := locker()
 			for _, close := range []bool{false, true} {
 				l := locker()
 				begin := time.Now()
-				require.NoError(t, l.Do(t.Context(), "cron", "job", func(context.Context) error { return nil }, wllock.WithHoldAtLeast(least)))
+				require.NoError(t, l.Do(t.Context(), "cron", "job", testlocker.Nothing, wllock.WithHoldAtLeast(least)))
 				if close {
 					require.NoError(t, l.Close(t.Context()))
 				}
-				require.ErrorIs(t, other.Do(t.Context(), "cron", "job", never(t), wllock.NoWait()), wllock.ErrHeld)
-				require.NoError(t, other.Do(t.Context(), "cron", "job", func(context.Context) error { return nil }))
+				require.ErrorIs(t, other.Do(t.Context(), "cron", "job", testlocker.Never(t), wllock.NoWait()), wllock.ErrHeld)
+				require.NoError(t, other.Do(t.Context(), "cron", "job", testlocker.Nothing))
 				took := time.Since(begin)
 				require.GreaterOrEqual(t, took, least)
 				t.Logf("closed: %v; free after %v", close, took)
@@ -83,18 +80,9 @@ func TestTooLongForTheBackend(t *testing.T) { // rule N2
 	t.Parallel()
 	b, err := zklock.New([]string{zktest.Start(t).Addr})
 	require.NoError(t, err)
-	l, err := wllock.New("test", b, wllock.WithOwnedBackend())
-	require.NoError(t, err)
-	defer func() { require.NoError(t, l.Close(context.Background())) }()
-	err = l.Do(t.Context(), "cron", "job", never(t), wllock.NoWait(), wllock.WithHoldAtLeast(time.Hour))
+	l := testlocker.On(t, b, wllock.WithOwnedBackend())
+	err = l.Do(t.Context(), "cron", "job", testlocker.Never(t), wllock.NoWait(), wllock.WithHoldAtLeast(time.Hour))
 	require.ErrorIs(t, err, wllock.ErrUnavailable)
 	require.ErrorContains(t, err, "the lock is to stay taken for 1h0m0s")
-	require.NoError(t, l.Do(t.Context(), "cron", "job", func(context.Context) error { return nil }, wllock.NoWait()), "at once: nothing is left")
-}
-
-func never(t *testing.T) wllock.Func {
-	return func(context.Context) error {
-		t.Error("the function was run without the lock")
-		return nil
-	}
+	require.NoError(t, l.Do(t.Context(), "cron", "job", testlocker.Nothing, wllock.NoWait()), "at once: nothing is left")
 }

@@ -7,12 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/memlock"
-	"github.com/wllock/wllock/distributed/redislock"
 	"github.com/wllock/wllock/internal/redistest"
 )
 
@@ -21,12 +18,7 @@ import (
 func BenchmarkBatchOfWork(b *testing.B) {
 	for name, backend := range map[string]func() distributed.Backend{
 		"memory": func() distributed.Backend { return memlock.New() },
-		"redis": func() distributed.Backend {
-			r, err := redislock.Open("redis://" + redistest.Start(b).Addr)
-			require.NoError(b, err)
-			b.Cleanup(func() { require.NoError(b, r.Close()) })
-			return r
-		},
+		"redis":  func() distributed.Backend { return redisOn(b, redistest.Start(b).Addr) },
 	} {
 		for _, max := range []int{1, 16, 64} {
 			b.Run(fmt.Sprintf("%s/max=%d", name, max), func(b *testing.B) {

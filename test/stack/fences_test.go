@@ -14,11 +14,8 @@ import (
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/memlock"
-	"github.com/wllock/wllock/distributed/redislock"
-	"github.com/wllock/wllock/distributed/zklock"
 	"github.com/wllock/wllock/internal/redistest"
 	"github.com/wllock/wllock/internal/testscope"
-	"github.com/wllock/wllock/internal/testseed"
 	"github.com/wllock/wllock/internal/zktest"
 )
 
@@ -26,24 +23,17 @@ import (
 // beside a writer, and each caller's fence is above all earlier ones.
 func TestFencesGrowThroughAMixture(t *testing.T) {
 	testscope.Long(t, "a storm of callers")
-	t.Run("memory", func(t *testing.T) {
-		mixFences(t, memlock.New(), testscope.Scale(50_000, 1_000_000))
-	})
-	t.Run("redis", func(t *testing.T) {
-		b, err := redislock.Open("redis://" + redistest.Start(t).Addr)
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, b.Close()) })
-		mixFences(t, b, testscope.Scale(10_000, 100_000))
-	})
-	t.Run("redlock", func(t *testing.T) {
-		mixFences(t, openRedlock(t, fiveServers(t)), testscope.Scale(3_000, 50_000))
-	})
-	t.Run("zookeeper", func(t *testing.T) {
-		b, err := zklock.Open("zk://" + zktest.Start(t).Addr)
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, b.Close()) })
-		mixFences(t, b, testscope.Scale(3_000, 50_000))
-	})
+	for name, on := range map[string]struct {
+		open     func(t *testing.T) distributed.Backend
+		few, all int
+	}{
+		"memory":    {func(*testing.T) distributed.Backend { return memlock.New() }, 50_000, 1_000_000},
+		"redis":     {func(t *testing.T) distributed.Backend { return redisOn(t, redistest.Start(t).Addr) }, 10_000, 100_000},
+		"redlock":   {func(t *testing.T) distributed.Backend { return openRedlock(t, servers(t, 5)) }, 3_000, 50_000},
+		"zookeeper": {func(t *testing.T) distributed.Backend { return zooKeeperOn(t, zktest.Start(t).Addr) }, 3_000, 50_000},
+	} {
+		t.Run(name, func(t *testing.T) { mixFences(t, on.open(t), testscope.Scale(on.few, on.all)) })
+	}
 }
 
 // guarded is what the lock guards: only a writer changes it, so the race detector sees a caller beside a writer.
@@ -56,26 +46,13 @@ type guarded struct {
 }
 
 func mixFences(t *testing.T, b distributed.Backend, n int) {
-	seed := testseed.Seed(t)
-	var lockers []*wllock.Locker
-	for _, settings := range [][]wllock.Option{
-		{wllock.WithMaxHandoffs(0)},
-		{wllock.WithMaxHandoffs(5), wllock.WithLinger(time.Millisecond)},
-		{wllock.WithMaxTenure(2 * time.Millisecond)},
-	} {
-		lockers = append(lockers, lockerOn(t, b, append(settings, wllock.WithLeaseTTL(10*time.Second))...))
-	}
+	lockers := mixed(func(opts ...wllock.Option) *wllock.Locker { return lockerOn(t, b, opts...) }, 10*time.Second)
 	var g guarded
-	var wg sync.WaitGroup
-	for i := range 24 {
-		r := rand.New(rand.NewPCG(seed, uint64(i)))
-		wg.Go(func() {
-			for g.writes.Load() < int64(n) {
-				g.call(t.Context(), lockers[i%len(lockers)], r)
-			}
-		})
-	}
-	wg.Wait()
+	crowd(t, 24, func(i int, r *rand.Rand) {
+		for g.writes.Load() < int64(n) {
+			g.call(t.Context(), lockers[i%len(lockers)], r)
+		}
+	})
 	t.Logf("%d writes, %d of them hand-offs; %d reads; %d waits cut short", g.writes.Load(), g.handoffs.Load(), g.reads.Load(), g.cut.Load())
 	require.Zero(t, g.overlaps.Load())
 	require.Zero(t, g.ungrown.Load())
@@ -149,9 +126,7 @@ func TestWaitForTheNextTenureIsBounded(t *testing.T) {
 	testscope.Long(t, "waits for leases to end")
 	const maxTenure, slack = 10 * time.Millisecond, 10 * time.Millisecond // slack is for a machine with more to do
 	s := redistest.Start(t)
-	b, err := redislock.Open("redis://" + s.Addr)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, b.Close()) })
+	b := redisOn(t, s.Addr)
 	var (
 		last  [2]time.Time // guarded by the lock, as are the others
 		who   = -1

@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock"
-	"github.com/wllock/wllock/distributed/redislock"
 	"github.com/wllock/wllock/internal/redistest"
 	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/testseed"
@@ -40,12 +39,9 @@ type shop struct {
 
 func openShop(t *testing.T, addr string, w *[shopKeys]witness, r *rand.Rand, opts ...wllock.Option) *shop {
 	t.Helper()
-	b, err := redislock.Open("redis://" + addr)
-	require.NoError(t, err)
-	l := lockerOn(t, b, append(opts, wllock.WithOwnedBackend())...)
-	s := &shop{locker: l, witness: w, rand: r}
+	s := &shop{locker: lockerOn(t, redisOn(t, addr), opts...), witness: w, rand: r}
 	mux := http.NewServeMux()
-	guard := httpguard.New(l, "product", httpguard.PathValue("id"), httpguard.WithCallOptions(wllock.WithWait(3*ttl)))
+	guard := httpguard.New(s.locker, "product", httpguard.PathValue("id"), httpguard.WithCallOptions(wllock.WithWait(3*ttl)))
 	mux.Handle("POST /buy/{id}", guard(http.HandlerFunc(s.buy)))
 	s.Server = httptest.NewServer(mux)
 	t.Cleanup(s.Server.Close)
@@ -279,9 +275,7 @@ func TestFailClosedForImpatientCallers(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
 			t.Cleanup(server.Resume)
-			b, err := redislock.Open("redis://" + server.Addr)
-			require.NoError(t, err)
-			l := lockerOn(t, b, wllock.WithOwnedBackend())
+			l := lockerOn(t, redisOn(t, server.Addr))
 			require.NoError(t, l.Do(t.Context(), "n", "k", nothing))
 			away(server)
 			gone, fast := time.Now(), 0

@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock"
-	"github.com/wllock/wllock/internal/redistest"
 )
 
 // A lease that lingers is given back when another process is refused it, over backends that tell the holder of a place only, which is
@@ -15,7 +14,7 @@ import (
 func TestARefusalEndsLingering(t *testing.T) {
 	for name, open := range map[string]func(*testing.T) func(...wllock.Option) *wllock.Locker{
 		"redlock": func(t *testing.T) func(...wllock.Option) *wllock.Locker {
-			all := []*redistest.Server{redistest.Start(t), redistest.Start(t), redistest.Start(t)}
+			all := servers(t, 3)
 			return func(opts ...wllock.Option) *wllock.Locker { return lockerOn(t, openRedlock(t, all), opts...) }
 		},
 		"zookeeper": onZooKeeper,

@@ -16,11 +16,7 @@ func TestLocalOnlyRunningHoldBecomesDegraded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, b := localOnly(t)
 		own := errors.New("own")
-		for _, shared := range []bool{false, true} {
-			var opts []wllock.CallOption
-			if shared {
-				opts = append(opts, wllock.Shared())
-			}
+		for _, opts := range [][]wllock.CallOption{nil, {wllock.Shared()}} {
 			err := l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
 				h, _ := wllock.HeldFrom(ctx)
 				fence, until := h.Fence(), h.Until()
@@ -44,9 +40,7 @@ func TestLocalOnlyRunningHoldBecomesDegraded(t *testing.T) {
 			}, opts...)
 			require.Equal(t, own, err)
 			s := try(l, "k", opts...)
-			require.NoError(t, s.err)
-			require.False(t, s.degraded)
-			require.Zero(t, s.after, "the expired lease blocks nobody")
+			require.Equal(t, served{fence: s.fence}, s, "the expired lease blocks nobody")
 		}
 		require.Zero(t, l.Stats().Total.Lost)
 		require.EqualValues(t, 2, l.Stats().Total.Degraded)
@@ -67,8 +61,7 @@ func TestLocalOnlyHoldThatBecameDegradedIsNotHandedOnBeforeItsTime(t *testing.T)
 		require.True(t, k.Degraded())
 		require.NoError(t, k.Release(t.Context()))
 		s := <-next
-		require.True(t, s.degraded)
-		require.Zero(t, s.fence)
+		require.Equal(t, served{after: s.after, degraded: true}, s)
 		require.GreaterOrEqual(t, time.Since(asked), ttl)
 		require.Less(t, time.Since(asked), 2*ttl)
 	})
@@ -156,10 +149,7 @@ func TestLocalOnlyOverstayingDegradedHoldDoesNotBlockForever(t *testing.T) {
 				}()
 				synctest.Wait()
 				b.Partition(true)
-				s := try(l, "k")
-				require.NoError(t, s.err)
-				require.True(t, s.degraded)
-				require.Equal(t, 4*ttl, s.after, "LockTimeMax and one T")
+				require.Equal(t, served{after: 4 * ttl, degraded: true}, try(l, "k"), "LockTimeMax and one T")
 				require.ErrorIs(t, <-over, wllock.ErrLockTimeMax)
 				close(stay)
 				err := <-first

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,7 +14,6 @@ import (
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed/memlock"
 	"github.com/wllock/wllock/internal/testscope"
-	"github.com/wllock/wllock/internal/testseed"
 )
 
 const (
@@ -35,7 +33,6 @@ type mix struct {
 // lease exclude each other, with growing fences; a caller that may wait is served.
 func TestLocalOnlyRandomMixture(t *testing.T) {
 	testscope.Long(t, "a storm of callers")
-	seed := testseed.Seed(t)
 	b, m := memlock.New(), new(mix)
 	lockers := make([]*wllock.Locker, 2)
 	for i := range lockers {
@@ -43,23 +40,18 @@ func TestLocalOnlyRandomMixture(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	var wg sync.WaitGroup
-	for i := range 32 {
-		r := rand.New(rand.NewPCG(seed, uint64(i)))
-		wg.Go(func() {
-			for ctx.Err() == nil {
+	crowd(t, 33, func(i int, r *rand.Rand) {
+		for ctx.Err() == nil {
+			if i > 0 {
 				m.call(lockers[i%len(lockers)], r)
+				continue
 			}
-		})
-	}
-	r := rand.New(rand.NewPCG(seed, 99))
-	for ctx.Err() == nil {
-		b.Partition(true)
-		time.Sleep(time.Duration(r.Int64N(int64(3 * mixTTL))))
-		b.Partition(false)
-		time.Sleep(mixTTL/2 + time.Duration(r.Int64N(int64(mixTTL))))
-	}
-	wg.Wait()
+			b.Partition(true)
+			time.Sleep(upTo(r, 3*mixTTL))
+			b.Partition(false)
+			time.Sleep(mixTTL/2 + upTo(r, mixTTL))
+		}
+	})
 	t.Logf("leased %d, degraded %d (while running %d), lost %d", m.leased.Load(), m.degraded.Load(), m.became.Load(), m.lost.Load())
 	for key := range m.witness {
 		require.Empty(t, m.witness[key].wrong)

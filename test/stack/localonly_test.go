@@ -52,8 +52,7 @@ func away(t testing.TB, l *wllock.Locker, b *memlock.Backend) {
 	t.Helper()
 	b.Partition(true)
 	s := try(l, "away")
-	require.NoError(t, s.err)
-	require.True(t, s.degraded)
+	require.Equal(t, served{after: s.after, degraded: true}, s)
 }
 
 func TestLocalOnlyShortOutageIsWaitedOut(t *testing.T) {
@@ -67,9 +66,8 @@ func TestLocalOnlyShortOutageIsWaitedOut(t *testing.T) {
 		for i := range 10 {
 			wg.Go(func() {
 				s := try(l, strconv.Itoa(i%3))
-				require.NoError(t, s.err)
-				require.False(t, s.degraded)
-				require.Greater(t, s.fence, uint64(0))
+				require.Equal(t, served{after: s.after, fence: s.fence}, s)
+				require.Positive(t, s.fence)
 				require.InDelta(t, ttl*9/10, s.after, float64(ttl/10))
 			})
 		}
@@ -83,11 +81,7 @@ func TestLocalOnlyServesWithoutLeaseAfterOneTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, b := localOnly(t)
 		b.Partition(true)
-		first := try(l, "k")
-		require.NoError(t, first.err)
-		require.Equal(t, ttl, first.after, "not sooner: others may have leases until then")
-		require.True(t, first.degraded)
-		require.Zero(t, first.fence)
+		require.Equal(t, served{after: ttl, degraded: true}, try(l, "k"), "not sooner: others may have leases until then")
 		inside := 0
 		var wg sync.WaitGroup
 		for range 10 {
@@ -131,9 +125,7 @@ func TestLocalOnlyReturnTakesLeasesAgain(t *testing.T) {
 		time.Sleep(ttl)
 		release()
 		s := <-waits
-		require.NoError(t, s.err)
-		require.Equal(t, ttl, s.after, "the degraded hold is awaited")
-		require.False(t, s.degraded)
+		require.Equal(t, served{after: ttl, fence: s.fence}, s, "the degraded hold is awaited")
 		require.Greater(t, s.fence, before.fence)
 		synctest.Wait() // for the log
 		require.Equal(t, 2, strings.Count(log.String(), "level=WARN"), "it is away; locks are local")
@@ -169,8 +161,7 @@ func TestLocalOnlyPartitionHasTwoSides(t *testing.T) {
 		release := hold(t, one, "n", "k")
 		b.Partition(true)
 		s := try(two, "k")
-		require.NoError(t, s.err)
-		require.True(t, s.degraded)
+		require.Equal(t, served{after: s.after, degraded: true}, s)
 		require.GreaterOrEqual(t, s.after, ttl)
 		release()
 		require.True(t, try(one, "k").degraded)
@@ -180,9 +171,8 @@ func TestLocalOnlyPartitionHasTwoSides(t *testing.T) {
 // A caller in the backend's queue learns of the outage although nothing else asks the backend.
 func TestLocalOnlyServesCallersQueuedAtTheBackend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := memlock.New()
-		release := hold(t, lockerOn(t, b), "n", "k", wllock.WithLockTimeMax(0))
-		l := localOnlyOn(t, b)
+		l, b := localOnly(t)
+		hold(t, lockerOn(t, b), "n", "k", wllock.WithLockTimeMax(0))
 		waits := make(chan served, 3)
 		for range cap(waits) {
 			go func() { waits <- try(l, "k") }()
@@ -191,13 +181,11 @@ func TestLocalOnlyServesCallersQueuedAtTheBackend(t *testing.T) {
 		b.Partition(true)
 		for range cap(waits) {
 			s := <-waits
-			require.NoError(t, s.err)
-			require.True(t, s.degraded)
+			require.Equal(t, served{after: s.after, degraded: true}, s)
 			require.LessOrEqual(t, s.after, 2*ttl+ttl/2)
 		}
 		b.Partition(false)
 		time.Sleep(ttl)
-		_ = release
 	})
 }
 
@@ -225,9 +213,7 @@ func TestLocalOnlyWaitersLeaveInTime(t *testing.T) {
 func TestLocalOnlyCloseDuringAnOutage(t *testing.T) {
 	for _, since := range []time.Duration{0, ttl / 2, 2 * ttl} {
 		synctest.Test(t, func(t *testing.T) {
-			b := memlock.New()
-			l, err := wllock.New("test", b, wllock.WithLeaseTTL(ttl), wllock.WithOutage(wllock.LocalOnly))
-			require.NoError(t, err)
+			l, b := localOnly(t)
 			k, err := l.Acquire(t.Context(), "n", "held")
 			require.NoError(t, err)
 			b.Partition(true)
@@ -251,9 +237,7 @@ func TestLocalOnlyCloseDuringAnOutage(t *testing.T) {
 
 func TestLocalOnlyCloseThatIsCutShortEndsDegradedHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := memlock.New()
-		l, err := wllock.New("test", b, wllock.WithLeaseTTL(ttl), wllock.WithOutage(wllock.LocalOnly))
-		require.NoError(t, err)
+		l, b := localOnly(t)
 		away(t, l, b)
 		k, err := l.Acquire(t.Context(), "n", "k")
 		require.NoError(t, err)
@@ -291,9 +275,7 @@ func TestLocalOnlySharersDegradeTogether(t *testing.T) {
 		b.Partition(false)
 		time.Sleep(ttl)
 		late := try(l, "k", wllock.Shared())
-		require.NoError(t, late.err)
-		require.False(t, late.degraded)
-		require.Equal(t, ttl, late.after, "not beside degraded sharers")
+		require.Equal(t, served{after: ttl, fence: late.fence}, late, "not beside degraded sharers")
 		wg.Wait()
 	})
 }

@@ -110,10 +110,8 @@ func TestLocalOnlyWaitsForALongerLeaseOfOthers(t *testing.T) {
 func TestKilledServerIsToldAtOnce(t *testing.T) {
 	testscope.Long(t, "kills processes, and waits for what they held")
 	s := redistest.Start(t)
-	b, err := redislock.Open("redis://" + s.Addr)
-	require.NoError(t, err)
 	log := new(lineLog)
-	l := lockerOn(t, b, wllock.WithLeaseTTL(5*time.Second), wllock.WithOwnedBackend(), log.option())
+	l := lockerOn(t, redisOn(t, s.Addr), wllock.WithLeaseTTL(5*time.Second), log.option())
 	const wait = 2 * time.Second
 	var killed atomic.Pointer[time.Time]
 	var mu sync.Mutex
@@ -178,7 +176,6 @@ func TestKilledServerIsToldAtOnce(t *testing.T) {
 // A server that answers and refuses is not away: LocalOnly lets nobody in beside a lease that is held and renewed, and the
 // server's words are in the error and in the first line of the log.
 func TestLocalOnlyIsNotDegradedByRefusals(t *testing.T) {
-	const user = "~* &* +@all"
 	for name, c := range map[string]struct {
 		words  string
 		refuse func(s *redistest.Server)
@@ -195,10 +192,8 @@ func TestLocalOnlyIsNotDegradedByRefusals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := redistest.Start(t)
-			s.Do(append([]any{"ACL", "SETUSER", "shop", "on", ">secret"}, anyOf(strings.Fields(user))...)...)
-			holder, err := redislock.Open("redis://" + s.Addr)
-			require.NoError(t, err)
-			k, err := lockerOn(t, holder, wllock.WithOwnedBackend()).Acquire(t.Context(), "n", "k", wllock.WithLockTimeMax(0))
+			s.Do("ACL", "SETUSER", "shop", "on", ">secret", "~*", "&*", "+@all")
+			k, err := lockerOn(t, redisOn(t, s.Addr)).Acquire(t.Context(), "n", "k", wllock.WithLockTimeMax(0))
 			require.NoError(t, err)
 			defer func() { _ = k.Release(context.Background()) }()
 			client := redis.NewClient(&redis.Options{Addr: s.Addr, Username: "shop", Password: "secret"})
@@ -229,21 +224,12 @@ func TestLocalOnlyWithAWrongPasswordIsNotDegraded(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	s.Do("ACL", "SETUSER", "shop", "on", ">secret", "~*", "&*", "+@all")
-	b, err := redislock.Open("redis://shop:other@" + s.Addr)
-	require.NoError(t, err)
 	log := new(lineLog)
-	l := lockerOn(t, b, wllock.WithOutage(wllock.LocalOnly), wllock.WithOwnedBackend(), log.option())
+	l := lockerOn(t, redisOn(t, "shop:other@"+s.Addr), wllock.WithOutage(wllock.LocalOnly), log.option())
 	for began := time.Now(); time.Since(began) < 3*ttl; time.Sleep(20 * time.Millisecond) {
 		err := l.Do(t.Context(), "n", "k", never(t), wllock.WithWait(ttl))
 		require.ErrorIs(t, err, wllock.ErrUnavailable)
 		require.ErrorContains(t, err, "WRONGPASS")
 	}
 	require.Contains(t, log.lines()[0], "WRONGPASS")
-}
-
-func anyOf(words []string) (all []any) {
-	for _, w := range words {
-		all = append(all, w)
-	}
-	return all
 }

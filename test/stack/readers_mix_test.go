@@ -14,7 +14,6 @@ import (
 
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/internal/testscope"
-	"github.com/wllock/wllock/internal/testseed"
 )
 
 const (
@@ -46,7 +45,7 @@ type readMix struct {
 func TestReadersWaitForWritersOnly(t *testing.T) {
 	t.Parallel()
 	overBoth(t, func(t *testing.T, instance func(...wllock.Option) *wllock.Locker) {
-		seed, m := testseed.Seed(t), new(readMix)
+		m := new(readMix)
 		var lockers []*wllock.Locker
 		for range 3 {
 			lockers = append(lockers, instance(wllock.WithLeaseTTL(readMixTTL)))
@@ -54,20 +53,15 @@ func TestReadersWaitForWritersOnly(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), testscope.Scale(4*time.Second, time.Minute))
 		defer cancel()
 		stalled := stalls(t)
-		var wg sync.WaitGroup
-		for i := range 10 {
-			r := rand.New(rand.NewPCG(seed, uint64(i)))
-			wg.Go(func() {
-				for ctx.Err() == nil {
-					if i == 0 {
-						m.write(lockers[r.IntN(len(lockers))], r)
-					} else {
-						m.read(lockers[i%len(lockers)], r)
-					}
+		crowd(t, 10, func(i int, r *rand.Rand) {
+			for ctx.Err() == nil {
+				if i == 0 {
+					m.write(lockers[r.IntN(len(lockers))], r)
+				} else {
+					m.read(lockers[i%len(lockers)], r)
 				}
-			})
-		}
-		wg.Wait()
+			}
+		})
 		m.check(t, readMixSlack+4*quantile(stalled(), 1))
 	})
 }

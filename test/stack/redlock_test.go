@@ -12,8 +12,9 @@ import (
 	"github.com/wllock/wllock/internal/redistest"
 )
 
-func fiveServers(t *testing.T) []*redistest.Server {
-	all := make([]*redistest.Server, 5)
+// servers starts n of Redis.
+func servers(t *testing.T, n int) []*redistest.Server {
+	all := make([]*redistest.Server, n)
 	for i := range all {
 		all[i] = redistest.Start(t)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/internal/testscope"
-	"github.com/wllock/wllock/internal/testseed"
 )
 
 // Calls for several keys each, with every option and end that there is, by three instances: none waits forever, none is
@@ -58,28 +56,15 @@ type mixedKey struct {
 
 // mixSeveral runs so many calls of DoAll on three instances.
 func mixSeveral(t *testing.T, instance func(...wllock.Option) *wllock.Locker, calls int) {
-	seed := testseed.Seed(t)
-	var m keyMix
+	m := keyMix{lockers: mixed(instance, mixedTTL)}
 	m.left.Store(int64(calls))
-	for _, settings := range [][]wllock.Option{
-		{wllock.WithMaxHandoffs(0)},
-		{wllock.WithMaxHandoffs(3), wllock.WithLinger(time.Millisecond)},
-		{wllock.WithMaxTenure(2 * time.Millisecond)},
-	} {
-		m.lockers = append(m.lockers, instance(append(settings, wllock.WithLeaseTTL(mixedTTL))...))
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), mixedEnd)
 	defer cancel()
-	var wg sync.WaitGroup
-	for i := range mixedCallers {
-		r := rand.New(rand.NewPCG(seed, uint64(i)))
-		wg.Go(func() {
-			for m.left.Add(-1) >= 0 && m.wrong.Load() == nil {
-				m.call(ctx, m.lockers[i%len(m.lockers)], r)
-			}
-		})
-	}
-	wg.Wait()
+	crowd(t, mixedCallers, func(i int, r *rand.Rand) {
+		for m.left.Add(-1) >= 0 && m.wrong.Load() == nil {
+			m.call(ctx, m.lockers[i%len(m.lockers)], r)
+		}
+	})
 	m.check(t, ctx)
 }
 

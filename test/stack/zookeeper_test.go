@@ -27,17 +27,20 @@ func TestZooKeeperFromTheEnvironment(t *testing.T) {
 	})
 	locker, err := settings.Open(t.Context())
 	require.NoError(t, err)
-	require.NoError(t, locker.Do(t.Context(), "product", "1", func(context.Context) error { return nil }))
+	require.NoError(t, locker.Do(t.Context(), "product", "1", nothing))
 	require.NoError(t, locker.Close(t.Context()))
 }
 
 // onZooKeeper opens instances on one server, each with a backend of its own.
 func onZooKeeper(t *testing.T) func(...wllock.Option) *wllock.Locker {
 	addr := zktest.Start(t).Addr
-	return func(opts ...wllock.Option) *wllock.Locker {
-		b, err := zklock.New([]string{addr})
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, b.Close()) })
-		return lockerOn(t, b, opts...)
-	}
+	return func(opts ...wllock.Option) *wllock.Locker { return lockerOn(t, zooKeeperOn(t, addr), opts...) }
+}
+
+func zooKeeperOn(t *testing.T, addr string) distributed.Backend {
+	t.Helper()
+	b, err := zklock.New([]string{addr})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, b.Close()) })
+	return b
 }
