@@ -50,8 +50,8 @@ package redislock
 // so a copy of the process repeats nothing. A repeat finds what the first try left: its token in the value, its place, or the note that
 // it has ended, kept for max(10 s, 2 T). So it takes effect once, and an older attempt changes nothing. A try lasts H at most, an Enter
 // W. go-redis is told not to repeat commands by itself. No copy of an enter can come that was sent once and answered. So a lease of
-// such an enter that nobody waits for is released without the note. If that release has no answer, and its repeat finds nothing, the lease counts
-// as released.
+// such an enter that no other instance waits for is released without the note. If that release has no answer, and its repeat finds
+// nothing, the lease counts as released.
 //
 // R2. The full token in the value is the owner, never the instance alone. Release and renew compare it. Releasing the token released
 // last answers "released" again.

@@ -42,7 +42,7 @@ var list = []mutant{
 	{"T12: a key lingers again that another instance wanted", "internal/tenure/linger.go",
 		" || g.wanted.within(t.key, wantedFor):", ":", "internal/behavior"},
 	{"T12: a lease lingers that another was refused", "internal/tenure/linger.go",
-		"return ok && w.Wanted()", "return ok && w == nil", "internal/behavior"},
+		"return l.Contended() || l.Wanted()", "return l.Contended()", "internal/behavior"},
 	{"K2: a fresh lease is looked at by the clock of before the wait", "internal/tenure/tenure.go",
 		"now := time.Now() // after the wait", "now := ask.Now // after the wait", "internal/behavior"},
 
@@ -103,7 +103,7 @@ var list = []mutant{
 	{"R19: a message may grant fences of before", "distributed/redislock/reply.go",
 		"g.fence > after && ", "", ""},
 	{"R3: a repeat that came late reports a loss", "distributed/redislock/claim.go",
-		"if r.prevLost && !repeatedLate {", "if _ = repeatedLate; r.prevLost {", ""},
+		"case r.prevLost && !repeatedLate:", "case r.prevLost && (repeatedLate || !repeatedLate):", ""},
 	{"O4: the longest T is compared as text", "distributed/redislock/lua/ttl.lua",
 		"tonumber(ttl) > tonumber(longest)", "ttl > longest", ""},
 	{"R17: a Break reserves no fence above the holder's", "distributed/redislock/lua/break.lua",

@@ -56,7 +56,7 @@ type Player interface {
 }
 
 // Schedule has two processes with three users each take their turns, and disturbs them. One process may be closed in the middle. When the
-// faults end, everybody gets the lock, and in the end nothing is left. open gets the number of a process.
+// faults end, each user gets the lock, and in the end nothing is left. open gets the number of a process.
 func Schedule[P Player](w *World, seed uint64, ttl time.Duration, open func(n uint64) P, disturb func(rnd *rand.Rand, all []P)) {
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	var users sync.WaitGroup
