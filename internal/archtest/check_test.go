@@ -31,7 +31,7 @@ func violations(g graph, rooms []room) []string {
 		}
 		r := roomOf(dir, rooms)
 		if r == nil {
-			found = append(found, dir+" is in no room: add it to the table")
+			found = append(found, dir+" is in no room: add it to the table of CONTRIBUTING.md")
 			continue
 		}
 		found = append(found, arrows(g, dir, p, r, rooms)...)
@@ -122,32 +122,4 @@ func (r *room) mayKnow(target *room, rooms []room) bool {
 
 func indexOf(path string, rooms []room) int {
 	return slices.IndexFunc(rooms, func(r room) bool { return r.path == path })
-}
-
-// roomsText is the table for readers, from the top to the bottom, with modules in bold.
-func roomsText(rooms []room, modules []string) string {
-	var b strings.Builder
-	b.WriteString("| room | what it is | imports |\n|---|---|---|\n")
-	for _, r := range slices.Backward(rooms) {
-		path := "`" + r.path + "`"
-		if slices.Contains(modules, r.path) {
-			path = "**" + path + "**"
-		}
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", path, r.what, strings.Join(names(r.knows), ", "))
-	}
-	return b.String()
-}
-
-// names are what readers call rooms.
-func names(paths []string) []string {
-	all := slices.Clone(paths)
-	for i, path := range all {
-		switch path {
-		case ".":
-			all[i] = "wllock"
-		case public:
-			all[i] = "all that is public"
-		}
-	}
-	return all
 }

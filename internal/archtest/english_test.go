@@ -3,10 +3,8 @@ package archtest
 import (
 	"fmt"
 	"go/ast"
-	"go/parser"
 	"go/token"
 	"go/types"
-	"io/fs"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -153,18 +151,9 @@ func TestPagesAreShortSentences(t *testing.T) {
 func TestDocCommentsAreShort(t *testing.T) {
 	noteFiles(t)
 	e := &editor{t, codeAllowed, map[string]bool{}}
-	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		file := strings.TrimPrefix(path, root+"/")
-		switch {
-		case err == nil && d.IsDir() && slices.Contains([]string{"example", "benchmarks", "tools", "test", ".git", "bin"}, file):
-			return filepath.SkipDir
-		case err != nil || filepath.Ext(file) != ".go" || strings.HasSuffix(file, "_test.go"):
-			return err
-		}
-		set := token.NewFileSet()
-		f, err := parser.ParseFile(set, path, nil, parser.ParseComments)
-		if err != nil || ast.IsGenerated(f) {
-			return err
+	parsed(t, []string{"example", "benchmarks", "tools", "test", "bin"}, func(set *token.FileSet, f *ast.File, file string) {
+		if ast.IsGenerated(f) {
+			return
 		}
 		ast.Inspect(f, func(n ast.Node) bool {
 			if call, ok := n.(*ast.CallExpr); ok && errorOf.MatchString(types.ExprString(call.Fun)) {
@@ -176,7 +165,7 @@ func TestDocCommentsAreShort(t *testing.T) {
 			return true
 		})
 		for _, comment := range f.Comments {
-			if d.Name() == "doc.go" && comment != f.Doc { // the rules of the package
+			if filepath.Base(file) == "doc.go" && comment != f.Doc { // the rules of the package
 				e.prose(file, set.Position(comment.Pos()).Line, plain(comment.Text()))
 			}
 		}
@@ -187,8 +176,7 @@ func TestDocCommentsAreShort(t *testing.T) {
 			}
 			return true
 		})
-		return nil
-	}))
+	})
 	e.unused()
 }
 

@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -19,7 +22,7 @@ const tools = "tools"
 // required is what the root module may require, and so brings into the module graph of every importer.
 var required = []string{
 	redisClient, "github.com/go-redis/redis_rate/v10", "github.com/go-zookeeper/zk", "github.com/bradfitz/gomemcache", "github.com/kelseyhightower/envconfig", "golang.org/x/time",
-	"go.opentelemetry.io/otel", "go.opentelemetry.io/otel/metric", "go.opentelemetry.io/otel/trace",
+	otel, otel + "/metric", otel + "/trace",
 	"github.com/stretchr/testify", "go.uber.org/goleak", "golang.org/x/sync", // for tests
 }
 
@@ -100,7 +103,6 @@ func disagreements(release string, mods map[string]modFile) []string {
 }
 
 func TestDisagreementsAreFound(t *testing.T) {
-	const otel = "go.opentelemetry.io/otel"
 	requires := func(path, version string) modFile {
 		return modFile{Go: "1.2", Require: []requirement{{Path: path, Version: version}}}
 	}
@@ -111,4 +113,26 @@ func TestDisagreementsAreFound(t *testing.T) {
 		disagreements("1.2", map[string]modFile{".": requires(otel, "v1"), "example": requires(otel, "v2"), "test": {Go: "1.1"}}))
 	require.Equal(t, []string{"the root requires example.com/sdk of its importers"},
 		disagreements("1.2", map[string]modFile{".": requires("example.com/sdk", "v1")}))
+}
+
+// maxFile is twice the largest table of results. A Go binary that was committed by mistake is some tens of MB, in every clone for good.
+const maxFile = 1 << 20
+
+// TestOnlySourceIsCommitted finds what `go build` left behind, before it is in the history.
+func TestOnlySourceIsCommitted(t *testing.T) {
+	top := filepath.Join("..", "..")
+	if _, err := os.Stat(filepath.Join(top, ".git")); err != nil {
+		return // a module from the proxy: nothing can be committed here, so nothing is skipped
+	}
+	_, _ = os.Stat(filepath.Join(top, ".git", "index")) // go test keeps a result as long as this file is the same
+	files, err := exec.CommandContext(t.Context(), "git", "-C", top, "ls-files", "-z").Output()
+	require.NoError(t, err)
+	for _, name := range strings.FieldsFunc(string(files), func(r rune) bool { return r == 0 }) {
+		info, err := os.Lstat(filepath.Join(top, name))
+		if os.IsNotExist(err) {
+			continue // it is about to be removed
+		}
+		require.NoError(t, err)
+		assert.LessOrEqual(t, info.Size(), int64(maxFile), "%s is too large for a source", name)
+	}
 }

@@ -5,7 +5,6 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -33,9 +32,7 @@ type reports struct {
 // TestRunbookIsComplete: an operator finds every metric, span and log line of the code in the runbook.
 func TestRunbookIsComplete(t *testing.T) {
 	noteFiles(t)
-	b, err := os.ReadFile(filepath.Join(root, runbook))
-	require.NoError(t, err)
-	text := string(b)
+	text := read(t, filepath.Join(root, runbook))
 	all := reported(t)
 	require.Greater(t, len(all.metrics), 12, "the search finds them")
 	require.Greater(t, len(all.lines), 20)
@@ -76,28 +73,37 @@ func (r reports) exports(name string) bool {
 func reported(t *testing.T) reports {
 	t.Helper()
 	all := reports{metrics: map[string]string{}, spans: map[string]bool{}, lines: map[string]string{}}
+	parsed(t, programs, func(_ *token.FileSet, f *ast.File, file string) {
+		ast.Inspect(f, func(n ast.Node) bool {
+			if call, ok := n.(*ast.CallExpr); ok {
+				all.add(call, file)
+			}
+			return true
+		})
+	})
+	return all
+}
+
+// parsed calls each with every Go file of the repository that is neither a test nor in one of those directories.
+func parsed(t *testing.T, without []string, each func(set *token.FileSet, f *ast.File, name string)) {
+	t.Helper()
 	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		file, _ := filepath.Rel(root, path)
+		name := strings.TrimPrefix(path, root+"/")
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && (slices.Contains(programs, file) || len(file) > 1 && strings.HasPrefix(d.Name(), ".")):
+		case d.IsDir() && (slices.Contains(without, name) || name != root && strings.HasPrefix(d.Name(), ".")):
 			return filepath.SkipDir
-		case d.IsDir() || strings.HasSuffix(path, "_test.go") || !strings.HasSuffix(path, ".go"):
+		case filepath.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go"):
 			return nil
 		}
-		parsed, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		set := token.NewFileSet()
+		f, err := parser.ParseFile(set, path, nil, parser.ParseComments)
 		if err == nil {
-			ast.Inspect(parsed, func(n ast.Node) bool {
-				if call, ok := n.(*ast.CallExpr); ok {
-					all.add(call, file)
-				}
-				return true
-			})
+			each(set, f, name)
 		}
 		return err
 	}))
-	return all
 }
 
 // loggers are the functions that write a log line whose text they are given, here and in log/slog.
