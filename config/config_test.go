@@ -1,7 +1,7 @@
 package config_test
 
 import (
-	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/config"
@@ -280,11 +281,37 @@ func TestValidateConfigsMadeInCode(t *testing.T) {
 	require.ErrorContains(t, c.Validate(), `has "a:b" instead of a name`)
 }
 
-func TestUsageHasEveryVariable(t *testing.T) {
-	var out bytes.Buffer
-	require.NoError(t, config.Usage(&out))
-	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	require.Len(t, lines, 24)
-	require.Regexp(t, `^VARIABLE +DEFAULT +EXAMPLE +MEANING$`, lines[0])
-	require.Regexp(t, `^WLLOCK_LEASE_TTL +5s +5s +time until the lock`, out.String()[strings.Index(out.String(), "WLLOCK_LEASE_TTL"):])
+// TestConfigTakesWhatTheCalculatorSays: each variable is known, and each value is allowed.
+func TestConfigTakesWhatTheCalculatorSays(t *testing.T) {
+	text, err := os.ReadFile("../tools/site/testdata/settings.json")
+	require.NoError(t, err)
+	var shops []map[string]string
+	require.NoError(t, json.Unmarshal(text, &shops))
+	require.NotEmpty(t, shops)
+	for _, shop := range shops {
+		t.Setenv("WLLOCK_SYSTEM_NAME", "order")
+		t.Setenv("WLLOCK_BACKEND", "memory://")
+		for name, value := range shop {
+			t.Setenv(name, value)
+		}
+		_, err := config.FromEnv()
+		require.NoError(t, err)
+	}
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// setenv makes vars, and memory:// unless they name a backend, the only settings in the environment of the test.
+func setenv(t *testing.T, vars map[string]string) {
+	t.Helper()
+	for _, entry := range os.Environ() {
+		if name, value, _ := strings.Cut(entry, "="); strings.HasPrefix(name, "WLLOCK_") {
+			t.Setenv(name, value) // puts it back at the end
+			os.Unsetenv(name)
+		}
+	}
+	t.Setenv("WLLOCK_BACKEND", "memory://")
+	for name, value := range vars {
+		t.Setenv(name, value)
+	}
 }

@@ -30,17 +30,16 @@ func valid() config.Config {
 	return c
 }
 
-func TestOpenMemory(t *testing.T) {
-	locker, err := valid().Open(t.Context())
-	require.NoError(t, err)
-	require.NoError(t, locker.Do(t.Context(), "product", "1", func(ctx context.Context) error {
-		held, ok := wllock.HeldFrom(ctx)
-		require.True(t, ok)
-		require.Equal(t, "order:product:1", held.Key())
-		return nil
-	}))
-	require.NoError(t, locker.Close(t.Context()))
-	require.ErrorIs(t, locker.Do(t.Context(), "product", "1", nothing), wllock.ErrClosed)
+// at is valid with another backend.
+func at(url string) config.Config {
+	c := valid()
+	c.Backend = config.NewURL(url)
+	return c
+}
+
+// opens returns an opener with one answer for all.
+func opens(b distributed.Backend, err error) config.Opener {
+	return func(context.Context, *url.URL) (distributed.Backend, error) { return b, err }
 }
 
 // spy is a backend that records the last request and whether it was closed.
@@ -75,8 +74,7 @@ func (s *spy) openedBy(c config.Config) (config.Config, *url.URL) {
 
 func TestSettingsReachTheLocker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := valid()
-		c.Backend = config.NewURL("spy://host/path")
+		c := at("spy://host/path")
 		c.LeaseTTL, c.Wait, c.LockTimeMax = 3*time.Second, time.Second, time.Minute
 		c.SingleWaitThreshold = config.Thresholds{Default: 0, Names: map[string]int{"cart": 1}}
 		var backend spy
@@ -118,8 +116,7 @@ func TestTheBudgetReachesTheLocker(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := valid()
-				c.Backend = config.NewURL("spy://host")
+				c := at("spy://host")
 				test.set(&c)
 				var backend spy
 				c, _ = backend.openedBy(c)
@@ -159,8 +156,7 @@ func TestTheBudgetReachesTheLocker(t *testing.T) {
 }
 
 func TestOptionsOverrideSettings(t *testing.T) {
-	c := valid()
-	c.Backend = config.NewURL("spy://")
+	c := at("spy://")
 	c.SingleWaitThreshold.Default = 5
 	var backend spy
 	c, _ = backend.openedBy(c)
@@ -181,17 +177,14 @@ func TestOpenRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "WLLOCK_LEASE_TTL 0s is less than 50ms")
 
 	for _, backend := range []string{"zookeeper://zk", "consul://a,b,c"} {
-		c = valid()
-		c.Backend = config.NewURL(backend)
-		_, err = c.Open(t.Context())
+		_, err = at(backend).Open(t.Context())
 		require.ErrorContains(t, err, "is not a backend that this program can open")
 		require.ErrorContains(t, err, "memory://")
 		require.ErrorContains(t, err, "Config.WithOpener")
 		require.IsType(t, new(config.Error), err)
 	}
 
-	c.Backend = config.NewURL("memory://host")
-	_, err = c.Open(t.Context())
+	_, err = at("memory://host").Open(t.Context())
 	require.ErrorContains(t, err, "memory:// takes no host")
 }
 
@@ -207,8 +200,7 @@ func TestOpenReportsASchemeWithTheOtherProblems(t *testing.T) {
 // Both names of a scheme are opened, whichever the program has given.
 func TestPostgresHasTwoNames(t *testing.T) {
 	for _, backend := range []string{"postgres://host/shop", "postgresql://host/shop"} {
-		c := valid()
-		c.Backend = config.NewURL(backend)
+		c := at(backend)
 		opened := errors.New("opened")
 		_, err := c.WithOpener("postgres", func(_ context.Context, u *url.URL) (distributed.Backend, error) {
 			require.Equal(t, backend, u.String())
@@ -219,8 +211,7 @@ func TestPostgresHasTwoNames(t *testing.T) {
 }
 
 func TestOpenAsksTheBackend(t *testing.T) {
-	c := valid()
-	c.Backend = config.NewURL("spy://:hunter2@host")
+	c := at("spy://:hunter2@host")
 	backend := spy{ping: fmt.Errorf("dial host with hunter2: %w", distributed.ErrUnavailable)}
 	c, _ = backend.openedBy(c)
 	_, err := c.Open(t.Context())
@@ -231,8 +222,7 @@ func TestOpenAsksTheBackend(t *testing.T) {
 }
 
 func TestOpenBackendDoesNotAskIt(t *testing.T) {
-	c := valid()
-	c.Backend = config.NewURL("spy://user:hunter2hunter2@host")
+	c := at("spy://user:hunter2hunter2@host")
 	s := spy{ping: errors.New("down")}
 	c, _ = s.openedBy(c)
 	backend, err := c.OpenBackend(t.Context())
@@ -240,14 +230,14 @@ func TestOpenBackendDoesNotAskIt(t *testing.T) {
 	require.Same(t, &s, backend)
 	require.NoError(t, backend.Close())
 
-	for _, open := range []config.Opener{
-		func(_ context.Context, u *url.URL) (distributed.Backend, error) {
+	for want, open := range map[string]config.Opener{
+		"cannot open": func(_ context.Context, u *url.URL) (distributed.Backend, error) {
 			return nil, errors.New("cannot open " + u.String())
 		},
-		func(context.Context, *url.URL) (distributed.Backend, error) { return nil, nil },
+		"the opener returned no backend": opens(nil, nil),
 	} {
 		_, err = c.WithOpener("spy", open).OpenBackend(t.Context())
-		require.ErrorContains(t, err, "spy://user:xxxxx@host")
+		require.ErrorContains(t, err, "opening spy://user:xxxxx@host: "+want)
 		require.NotContains(t, err.Error(), "hunter2hunter2")
 	}
 	c.SystemName = ""
@@ -256,8 +246,7 @@ func TestOpenBackendDoesNotAskIt(t *testing.T) {
 }
 
 func TestOpenClosesTheBackendThatNewRefuses(t *testing.T) {
-	c := valid()
-	c.Backend = config.NewURL("spy://")
+	c := at("spy://")
 	var backend spy
 	c, _ = backend.openedBy(c)
 	_, err := c.Open(t.Context(), wllock.WithMaxHandoffs(-1))
@@ -267,13 +256,9 @@ func TestOpenClosesTheBackendThatNewRefuses(t *testing.T) {
 
 // WithOpener does not change the Config it is called on, nor copies of that.
 func TestWithOpenerReturnsACopy(t *testing.T) {
-	open := func(name string) config.Opener {
-		return func(context.Context, *url.URL) (distributed.Backend, error) { return nil, errors.New(name) }
-	}
-	c := valid()
-	c.Backend = config.NewURL("spy://host")
-	first := c.WithOpener("SPY", open("first"))
-	second := first.WithOpener("spy", open("second"))
+	c := at("spy://host")
+	first := c.WithOpener("SPY", opens(nil, errors.New("first")))
+	second := first.WithOpener("spy", opens(nil, errors.New("second")))
 	_, err := c.Open(t.Context())
 	require.ErrorContains(t, err, "is not a backend")
 	_, err = first.Open(t.Context())
@@ -284,9 +269,7 @@ func TestWithOpenerReturnsACopy(t *testing.T) {
 
 func TestMissingOpenerOrBackend(t *testing.T) {
 	require.PanicsWithValue(t, `config: WithOpener("spy", nil): want a function`, func() { valid().WithOpener("spy", nil) })
-	c := valid()
-	c.Backend = config.NewURL("spy://host")
-	_, err := c.WithOpener("spy", func(context.Context, *url.URL) (distributed.Backend, error) { return nil, nil }).Open(t.Context())
+	_, err := at("spy://host").WithOpener("spy", opens(nil, nil)).Open(t.Context())
 	require.ErrorContains(t, err, "opening spy://host: the opener returned no backend")
 }
 
@@ -304,8 +287,7 @@ func TestErrorsOfOpenersAreScrubbed(t *testing.T) {
 		},
 		func(u *url.URL) string { return u.RawQuery + " " + u.Query().Get("other") },
 	} {
-		c := valid()
-		c.Backend = config.NewURL("broken://user:" + url.PathEscape(secret) + "@host?other=" + url.QueryEscape("o"+secret))
+		c := at("broken://user:" + url.PathEscape(secret) + "@host?other=" + url.QueryEscape("o"+secret))
 		var inner error
 		_, err := c.WithOpener("broken", func(_ context.Context, u *url.URL) (distributed.Backend, error) {
 			inner = fmt.Errorf("cannot read %s: %w", spell(u), io.ErrUnexpectedEOF)
@@ -325,11 +307,8 @@ func TestErrorsOfOpenersAreScrubbed(t *testing.T) {
 // A short secret is in many texts by chance. Replaced there it would be told by what is missing.
 func TestAShortSecretIsNotToldByWhatIsMissing(t *testing.T) {
 	for _, password := range []string{"e", "is", "the", "%"} {
-		c := valid()
-		c.Backend = config.NewURL("broken://user:" + url.PathEscape(password) + "@host")
-		_, err := c.WithOpener("broken", func(context.Context, *url.URL) (distributed.Backend, error) {
-			return nil, fmt.Errorf("the host is 100%% away: %w", syscall.ECONNREFUSED)
-		}).Open(t.Context())
+		c := at("broken://user:" + url.PathEscape(password) + "@host")
+		_, err := c.WithOpener("broken", opens(nil, fmt.Errorf("the host is 100%% away: %w", syscall.ECONNREFUSED))).Open(t.Context())
 		require.EqualError(t, err, "wllock: opening broken://user:xxxxx@host: connection refused (the rest is not shown: it may contain a secret)")
 		require.ErrorIs(t, err, syscall.ECONNREFUSED)
 	}
@@ -352,9 +331,8 @@ func TestCredentialsGoIntoTheURL(t *testing.T) {
 		{name: "user alone", url: "unix:///run/redis.sock", user: "u", want: "unix://u@/run/redis.sock"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			c := valid()
-			c.Backend, c.RedisUsername = config.NewURL(test.url), test.user
-			c.RedisPassword, c.RedisPasswordFile = config.NewSecret(test.password), test.file
+			c := at(test.url)
+			c.RedisUsername, c.RedisPassword, c.RedisPasswordFile = test.user, config.NewSecret(test.password), test.file
 			var got string
 			done := errors.New("seen")
 			open := func(_ context.Context, u *url.URL) (distributed.Backend, error) {
@@ -390,9 +368,8 @@ func TestCredentialsThatDoNotGoTogether(t *testing.T) {
 		{"redis://h", "", "hunter2\nlocks", "", "WLLOCK_REDIS_PASSWORD is not one line of UTF-8"},
 		{"memory://", "v", "", "", "WLLOCK_REDIS_USERNAME is set, but WLLOCK_BACKEND is not Redis"},
 	} {
-		c := valid()
-		c.Backend, c.RedisUsername = config.NewURL(test.url), test.user
-		c.RedisPassword, c.RedisPasswordFile = config.NewSecret(test.password), test.file
+		c := at(test.url)
+		c.RedisUsername, c.RedisPassword, c.RedisPasswordFile = test.user, config.NewSecret(test.password), test.file
 		err := c.Validate()
 		require.ErrorContains(t, err, test.want)
 		require.NotContains(t, err.Error(), "hunter2")
@@ -405,7 +382,7 @@ func TestOpenLocalOnly(t *testing.T) {
 		b := memlock.New()
 		c := valid()
 		c.Backend, c.Outage, c.LeaseTTL, c.LongestTTL = config.NewURL("spy://host"), config.LocalOnly, time.Second, 2*time.Second
-		locker, err := c.WithOpener("spy", func(context.Context, *url.URL) (distributed.Backend, error) { return b, nil }).Open(t.Context())
+		locker, err := c.WithOpener("spy", opens(b, nil)).Open(t.Context())
 		require.NoError(t, err)
 		b.Partition(true)
 		begin := time.Now()
@@ -422,11 +399,8 @@ func TestOpenLocalOnly(t *testing.T) {
 // Only options that may be secrets are removed from an error.
 func TestErrorOfOpenIsReadable(t *testing.T) {
 	for _, options := range []string{"", "?db=0", "?dial_timeout=1s&pool_size=10", "?token=127&x=127.0.0.1:1"} {
-		c := valid()
-		c.Backend = config.NewURL("spy://127.0.0.1:1" + options)
-		_, err := c.WithOpener("spy", func(context.Context, *url.URL) (distributed.Backend, error) {
-			return nil, errors.New("dial tcp 127.0.0.1:1: connection refused, 10 tries in 1s")
-		}).Open(t.Context())
+		c := at("spy://127.0.0.1:1" + options)
+		_, err := c.WithOpener("spy", opens(nil, errors.New("dial tcp 127.0.0.1:1: connection refused, 10 tries in 1s"))).Open(t.Context())
 		if strings.Contains(options, "token") {
 			require.NotContains(t, err.Error(), "127.0.0.1:1:")
 			continue
@@ -439,8 +413,7 @@ func TestErrorOfOpenIsReadable(t *testing.T) {
 func TestOpenInterrupted(t *testing.T) {
 	for _, backend := range []string{"redis://127.0.0.1:1", "redis+cluster://127.0.0.1:1", "redis+sentinel://127.0.0.1:1/main",
 		"redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"} {
-		c := valid()
-		c.Backend = config.NewURL(backend)
+		c := at(backend)
 		var err error
 		for after := 50 * time.Millisecond; after < time.Minute; after *= 2 { // a busy machine dials later
 			ctx, cancel := context.WithCancel(t.Context())
@@ -460,8 +433,7 @@ func TestOpenInterrupted(t *testing.T) {
 
 // The error says that the backend did not respond, and nothing about held locks. A dial may be refused just before the time is up.
 func TestOpenWithoutResponse(t *testing.T) {
-	c := valid()
-	c.Backend = config.NewURL("redis://127.0.0.1:1")
+	c := at("redis://127.0.0.1:1")
 	for range 10 {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		_, err := c.Open(ctx)
@@ -480,8 +452,7 @@ func nothing(context.Context) error { return nil }
 // Open keeps to its context, also while it closes what it has opened.
 func TestOpenDoesNotWaitForASilentBackend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := valid().WithOpener("stuck", func(context.Context, *url.URL) (distributed.Backend, error) { return stuck{memlock.New()}, nil })
-		c.Backend = config.NewURL("stuck://")
+		c := at("stuck://").WithOpener("stuck", opens(stuck{memlock.New()}, nil))
 		ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
 		defer cancel()
 		began := time.Now()

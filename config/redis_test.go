@@ -37,10 +37,7 @@ func use(t *testing.T, c config.Config) {
 
 func TestOpenRedis(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	c := valid()
-	c.Backend = config.NewURL("redis://" + server.Addr + "/3")
-	use(t, c)
+	use(t, at("redis://"+redistest.Start(t).Addr+"/3"))
 }
 
 func TestOpenRedisWithCredentials(t *testing.T) {
@@ -52,8 +49,8 @@ func TestOpenRedisWithCredentials(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "password")
 	require.NoError(t, os.WriteFile(file, []byte(password+"\n"), 0o600))
 
-	c := valid()
-	c.Backend, c.RedisUsername = config.NewURL("redis://"+server.Addr), "locks"
+	c := at("redis://" + server.Addr)
+	c.RedisUsername = "locks"
 	_, err := c.Open(t.Context())
 	require.ErrorIs(t, err, wllock.ErrUnavailable, "no password")
 
@@ -74,20 +71,20 @@ func TestOpenRedisAsAUserWithoutAPassword(t *testing.T) {
 	server := redistest.Start(t)
 	server.Do("ACL", "SETUSER", "free", "on", "nopass", "~order:*", "~wllock:order:*", "&wllock:order:*", "+@all")
 	server.Do("ACL", "SETUSER", "locks", "on", ">hunter2", "~*", "&*", "+@all")
-	for _, by := range []func(c *config.Config, user string){
-		func(c *config.Config, user string) {
-			c.Backend, c.RedisUsername = config.NewURL("redis://"+server.Addr), user
+	for _, by := range []func(user string) config.Config{
+		func(user string) config.Config {
+			c := at("redis://" + server.Addr)
+			c.RedisUsername = user
+			return c
 		},
-		func(c *config.Config, user string) { c.Backend = config.NewURL("redis://" + user + "@" + server.Addr) },
+		func(user string) config.Config { return at("redis://" + user + "@" + server.Addr) },
 	} {
-		c := valid()
-		by(&c, "free")
+		c := by("free")
 		use(t, c)
 		c.SystemName = "mall"
 		_, err := c.Open(t.Context())
 		require.ErrorContains(t, err, "the user lacks the ACL rule ~mall:*", "the default user does not")
-		by(&c, "locks")
-		_, err = c.Open(t.Context())
+		_, err = by("locks").Open(t.Context())
 		require.ErrorIs(t, err, wllock.ErrUnavailable)
 		require.ErrorContains(t, err, "WRONGPASS")
 	}
@@ -97,8 +94,7 @@ func TestOpenRedisAsAUserWithoutAPassword(t *testing.T) {
 func TestOpenGivesItsLoggerToTheBackend(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--maxmemory", "200mb", "--maxmemory-policy", "allkeys-lru")
-	c := valid()
-	c.Backend = config.NewURL("redis://" + server.Addr)
+	c := at("redis://" + server.Addr)
 	var log strings.Builder
 	locker, err := c.Open(t.Context(), wllock.WithLogger(slog.New(slog.NewTextHandler(&log, nil))), wllock.WithThreshold(1))
 	require.NoError(t, err)
@@ -109,27 +105,12 @@ func TestOpenGivesItsLoggerToTheBackend(t *testing.T) {
 	require.ErrorContains(t, err, "WithLogger(nil): want a logger")
 }
 
-// A user that may not use the keys of the system is refused at the start, not by each lock.
-func TestOpenWithoutTheRightToItsKeys(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	server.Do("ACL", "SETUSER", "shop", "on", ">pw", "~shop:*", "~wllock:shop:*", "&wllock:shop:*", "+@all")
-	c := valid()
-	c.SystemName, c.Backend = "mall", config.NewURL("redis://shop:pw@"+server.Addr)
-	_, err := c.Open(t.Context())
-	require.ErrorIs(t, err, wllock.ErrUnavailable)
-	require.ErrorContains(t, err, "the user lacks the ACL rule ~mall:*")
-	c.SystemName = "shop"
-	use(t, c)
-}
-
 // A service that moves to wllock shares the keys of those that have not.
 func TestOpenWithTheKeysOfOthers(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	server.Do("ACL", "SETUSER", "shop", "on", ">pw", "~lock:*", "~wllock:lock:*", "&wllock:lock:*", "+@all")
-	c := valid()
-	c.Backend = config.NewURL("redis://shop:pw@" + server.Addr)
+	c := at("redis://shop:pw@" + server.Addr)
 	_, err := c.Open(t.Context())
 	require.ErrorContains(t, err, "the user lacks the ACL rule ~order:*")
 	c.RedisKey, c.RedisInteropGap = "lock:{key}", 300*time.Millisecond
@@ -170,26 +151,21 @@ func TestOpenWithAPrefix(t *testing.T) {
 	server := redistest.Start(t)
 	server.Do("ACL", "SETUSER", "shop", "on", ">pw", "~locks-shop:*", "~wllock:locks-shop:*", "&wllock:locks-shop:*", "+@all")
 	server.Do("SET", "shop:product:1", "a cache's entry, which never expires")
-	c := valid()
-	c.SystemName, c.Backend, c.RedisKey = "shop", config.NewURL("redis://shop:pw@"+server.Addr), "locks-{system}:{name}:{key}"
+	c := at("redis://shop:pw@" + server.Addr)
+	c.SystemName, c.RedisKey = "shop", "locks-{system}:{name}:{key}"
 	use(t, c)
 }
 
 func TestOpenSentinel(t *testing.T) {
 	testscope.Long(t, "starts a cluster")
 	t.Parallel()
-	sentinel := redistest.StartSentinel(t)
-	c := valid()
-	c.Backend = config.NewURL("redis+sentinel://" + strings.Join(sentinel.Addrs(), ",") + "/" + redistest.MasterName)
-	use(t, c)
+	use(t, at("redis+sentinel://"+strings.Join(redistest.StartSentinel(t).Addrs(), ",")+"/"+redistest.MasterName))
 }
 
 func TestOpenCluster(t *testing.T) {
 	testscope.Long(t, "starts a cluster")
 	t.Parallel()
-	c := valid()
-	c.Backend = config.NewURL("redis+cluster://" + strings.Join(redistest.StartCluster(t).Addrs(), ","))
-	use(t, c)
+	use(t, at("redis+cluster://"+strings.Join(redistest.StartCluster(t).Addrs(), ",")))
 }
 
 func TestOpenRedlock(t *testing.T) {
@@ -200,9 +176,8 @@ func TestOpenRedlock(t *testing.T) {
 		s.Do("CONFIG", "SET", "requirepass", "open sesame")
 		addrs = append(addrs, s.Addr)
 	}
-	c := valid()
+	c := at("redlock://" + strings.Join(addrs, ",") + "?fences=quorum")
 	c.LeaseTTL = time.Second // servers that were never used count after one TTL
-	c.Backend = config.NewURL("redlock://" + strings.Join(addrs, ",") + "?fences=quorum")
 	c.RedisPassword = config.NewSecret("open sesame")
 	use(t, c)
 }

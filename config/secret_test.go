@@ -3,7 +3,6 @@ package config_test
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -106,16 +105,6 @@ func TestURLString(t *testing.T) {
 	}
 }
 
-func TestParsedURLIsWhatWasGiven(t *testing.T) {
-	const text = "redis+sentinel://user:p%2Fw@a:26379,b:26379/main?db=1"
-	u, err := config.NewURL(text).Parse()
-	require.NoError(t, err)
-	require.Equal(t, "a:26379,b:26379", u.Host)
-	password, _ := u.User.Password()
-	require.Equal(t, "p/w", password)
-	require.Equal(t, text, u.String())
-}
-
 // No rendering or error may show a password, whatever it and its surroundings look like.
 func FuzzURLShowsNoPassword(f *testing.F) {
 	f.Add("redis", "user", "", "", "redis:6379", "0", "db=1")
@@ -155,9 +144,4 @@ func FuzzThresholds(f *testing.F) {
 		c.SingleWaitThreshold = first
 		require.NoError(t, c.Validate())
 	})
-}
-
-func TestErrorsAreNotJustText(t *testing.T) {
-	var problems *config.Error
-	require.True(t, errors.As(config.Config{}.Validate(), &problems))
 }
