@@ -7,14 +7,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/internal/dbtest"
 	"github.com/wllock/wllock/internal/etcdtest"
 	"github.com/wllock/wllock/internal/redistest"
-	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/zktest"
 )
 
@@ -34,32 +32,6 @@ var backends = map[string]func(*testing.T) string{
 	"sqlite":   func(t *testing.T) string { return "sqlite://" + filepath.Join(t.TempDir(), "locks.db") },
 }
 
-// A job under a lock, a second one that has to wait, and a third that runs when the second was killed: over every backend.
-func TestRunOverBackends(t *testing.T) {
-	testscope.Long(t, "kills processes")
-	t.Parallel()
-	for name, service := range backends {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			env := onBackend(t, service(t))
-			first := holding(t, env)
-			code, _, err := run(t, env, "run", "-n", "n", "1", "--", "true")
-			require.Equal(t, notAcquired, code, err)
-			second := start(t, env, stays...)
-			require.NoError(t, first.Process.Signal(endSignal))
-			require.Equal(t, -15, first.ends())
-			second.says("in")
-			require.Greater(t, fenceOf(t, second), fenceOf(t, first))
-			third := start(t, env, stays...)
-			killed := time.Now()
-			require.NoError(t, second.Process.Kill())
-			third.says("in")
-			t.Logf("%s: taken over %v after the kill, T is %v", name, time.Since(killed).Round(time.Millisecond), testTTL)
-			require.Greater(t, fenceOf(t, third), fenceOf(t, second))
-		})
-	}
-}
-
 // Who, ls, top and break tell the same of every backend.
 func TestLookOverBackends(t *testing.T) {
 	t.Parallel()
@@ -68,16 +40,14 @@ func TestLookOverBackends(t *testing.T) {
 			t.Parallel()
 			env := onBackend(t, service(t))
 			holder := holding(t, env)
-			code, out, err := run(t, env, "who", "n", "1")
-			require.Zero(t, code, err)
+			out, _ := exits(t, 0, env, "who", "n", "1")
 			require.Contains(t, out, "shop:n:1 is held, exclusive")
 			require.Regexp(t, `holder   \S+-[a-z2-7]{10}, on `, out)
 			next := start(t, env, stays...)
 			awaitWaiters(t, env, "n", "1", 1)
-			_, out, err = run(t, env, "ls", "shop:n")
+			_, out, err := run(t, env, "ls", "shop:n")
 			require.Regexp(t, `(?m)^shop:n:1  exclusive  .*  1  `, strings.ReplaceAll(out, "1        ", "1  "), err)
-			code, out, err = run(t, env, "break", "shop:n:1", "--yes", "--reason", "stuck")
-			require.Zero(t, code, err)
+			out, _ = exits(t, 0, env, "break", "shop:n:1", "--yes", "--reason", "stuck")
 			require.Contains(t, out, "reason=stuck")
 			require.Equal(t, lost, holder.ends(), holder.err.String())
 			require.Contains(t, holder.err.String(), "the lock was broken: ")
@@ -97,8 +67,7 @@ func onBackend(t *testing.T, url string) []string {
 	env := shop(url, "WLLOCK_LEASE_TTL="+testTTL.String())
 	switch scheme, _, _ := strings.Cut(url, "://"); scheme {
 	case "postgres", "mysql":
-		code, _, err := run(t, env, "migrate")
-		require.Zero(t, code, err)
+		exits(t, 0, env, "migrate")
 	}
 	return env
 }

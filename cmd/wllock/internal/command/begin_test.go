@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -31,15 +32,12 @@ func TestRunHasTheShellRunWhatTheSystemTakesForNoProgram(t *testing.T) {
 	}
 }
 
-// under makes a program, which may be wllock, that env(1) starts with some options.
+// under starts a program, which may be wllock, that env(1) starts with some options.
 func under(t *testing.T, options []string, args ...string) *program {
 	t.Helper()
-	p := command(t, file(t))
 	env, err := exec.LookPath("env")
 	require.NoError(t, err)
-	p.Path, p.Args = env, append(append([]string{"env"}, options...), args...)
-	require.NoError(t, p.Start())
-	return p
+	return command(t, file(t)).by(env, append(slices.Clone(options), args...)...)
 }
 
 // What was ignored or blocked when wllock began is so for its command, as under flock, to the bit. Each bit of a signal's number makes a set of

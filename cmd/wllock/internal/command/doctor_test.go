@@ -36,105 +36,92 @@ func examined(t *testing.T, env []string, args ...string) (code int, found map[s
 	return code, found
 }
 
+// finds is examined, with the exit code that it must have.
+func finds(t *testing.T, want int, env []string, args ...string) map[string]string {
+	t.Helper()
+	code, found := examined(t, env, args...)
+	require.Equal(t, want, code, found)
+	return found
+}
+
 func TestDoctorOfAHealthyRedis(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, "--appendonly", "yes")
-	code, found := examined(t, shop("redis://"+s.Addr, "WLLOCK_LEASE_TTL=10s"))
-	require.Zero(t, code, found)
+	env := shop("redis://"+s.Addr, "WLLOCK_LEASE_TTL=10s")
+	found := finds(t, 0, env)
 	for _, subject := range []string{"access", "lock", "version", "replicas", "eviction", "persistence", "lock keys", "clock", "pub/sub"} {
 		require.Contains(t, found, subject)
 	}
-	code, out, _ := run(t, shop("redis://"+s.Addr, "WLLOCK_LEASE_TTL=10s"), "doctor")
-	require.Zero(t, code)
+	out, _ := exits(t, 0, env, "doctor")
 	require.Regexp(t, `(?m)^ok       version      Redis 7\S+, port \d+$`, out)
 }
 
 func TestDoctorOfARedis(t *testing.T) {
 	t.Parallel()
+	type prepare = func(*redistest.Server) (url []string) // url: what the doctor is given, instead of the environment's
+	do := func(commands ...string) prepare {
+		return func(s *redistest.Server) []string {
+			for _, c := range commands {
+				s.Do(anys(strings.Fields(c))...)
+			}
+			return nil
+		}
+	}
+	user := func(rules string) prepare {
+		return func(s *redistest.Server) []string {
+			do("ACL SETUSER u on >hunter2 " + rules)(s)
+			return []string{"redis://u:hunter2@" + s.Addr}
+		}
+	}
+	without := func(command string) prepare {
+		return func(*redistest.Server) []string {
+			return []string{"redis://" + redistest.Start(t, "--rename-command", command, "").Addr}
+		}
+	}
+	const full = "~wllock:shop:* &wllock:shop:* +@all"
 	for name, test := range map[string]struct {
-		prepare       func(s *redistest.Server, env []string) []string
+		prepare       prepare
 		code          int
 		subject, want string
 	}{
-		"evicts": {func(s *redistest.Server, env []string) []string {
-			s.Do("CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru")
-			return nil
-		}, wrong, "eviction", `error: maxmemory-policy allkeys-lru.*CONFIG SET maxmemory-policy noeviction`},
-		"may evict": {func(s *redistest.Server, env []string) []string {
-			s.Do("CONFIG", "SET", "maxmemory-policy", "volatile-ttl")
-			return nil
-		}, no, "eviction", `warning: .*without maxmemory`},
-		"is full": {func(s *redistest.Server, env []string) []string {
-			s.Do("SET", "big", strings.Repeat("x", 20<<20))
-			s.Do("CONFIG", "SET", "maxmemory", "27mb")
-			return nil
-		}, no, "memory", `warning: `},
-		"forgets": {func(*redistest.Server, []string) []string { return nil }, no, "persistence", `warning: no append-only file.*appendonly yes`},
-		"another system's user": {func(s *redistest.Server, env []string) []string {
-			s.Do("ACL", "SETUSER", "u", "on", ">hunter2", "~cart:*", "~wllock:shop:*", "&wllock:shop:*", "+@all")
-			return []string{"redis://u:hunter2@" + s.Addr}
-		}, wrong, "access", `error: .*lacks the ACL rule ~shop:\*.*ACL SETUSER u '~shop:\*'`},
-		"no right to publish": {func(s *redistest.Server, env []string) []string {
-			s.Do("ACL", "SETUSER", "u", "on", ">hunter2", "~shop:*", "~wllock:shop:*", "+@all")
-			return []string{"redis://u:hunter2@" + s.Addr}
-		}, wrong, "access", `error: .*&wllock:shop:\*.*ACL SETUSER u '&wllock:shop:\*'`},
-		"no right to publish over Redlock": {func(s *redistest.Server, env []string) []string {
+		"evicts": {do("CONFIG SET maxmemory 100mb maxmemory-policy allkeys-lru"), wrong, "eviction",
+			`error: maxmemory-policy allkeys-lru.*CONFIG SET maxmemory-policy noeviction`},
+		"may evict": {do("CONFIG SET maxmemory-policy volatile-ttl"), no, "eviction", `warning: .*without maxmemory`},
+		"is full":   {do("SET big "+strings.Repeat("x", 20<<20), "CONFIG SET maxmemory 27mb"), no, "memory", `warning: `},
+		"forgets":   {do(), no, "persistence", `warning: no append-only file.*appendonly yes`},
+		"another system's user": {user("~cart:* " + full), wrong, "access",
+			`error: .*lacks the ACL rule ~shop:\*.*ACL SETUSER u '~shop:\*'`},
+		"no right to publish": {user("~shop:* ~wllock:shop:* +@all"), wrong, "access",
+			`error: .*&wllock:shop:\*.*ACL SETUSER u '&wllock:shop:\*'`},
+		"no right to publish over Redlock": {func(s *redistest.Server) []string {
 			all := []*redistest.Server{s, redistest.Start(t), redistest.Start(t)}
 			var addrs []string
 			for _, one := range all {
-				one.Do("ACL", "SETUSER", "u", "on", ">hunter2", "~shop:*", "~wllock:shop:*", "&wllock:cart:*", "+@all")
+				user("~shop:* ~wllock:shop:* &wllock:cart:* +@all")(one)
 				addrs = append(addrs, one.Addr)
 			}
 			return []string{"redlock://u:hunter2@" + strings.Join(addrs, ",")}
 		}, wrong, "access", `error: .*&wllock:shop:\*.*ACL SETUSER u '&wllock:shop:\*'`},
-		"no right to INFO": {func(s *redistest.Server, env []string) []string {
-			s.Do("ACL", "SETUSER", "u", "on", ">hunter2", "~shop:*", "~wllock:shop:*", "&wllock:shop:*", "+@all", "-info")
-			return []string{"redis://u:hunter2@" + s.Addr}
-		}, no, "server", `warning: .*INFO.*\+info`},
-		"no INFO": {func(*redistest.Server, []string) []string {
-			return []string{"redis://" + redistest.Start(t, "--rename-command", "INFO", "").Addr}
-		}, no, "server", `warning: the server has no INFO.*rename-command INFO out of redis.conf`},
-		"no TIME": {func(*redistest.Server, []string) []string {
-			return []string{"redis://" + redistest.Start(t, "--rename-command", "TIME", "").Addr}
-		}, wrong, "access", `error: .*lacks the commands TIME.*out of redis.conf`},
-		"a cache in the locks' keys": {func(s *redistest.Server, env []string) []string {
-			s.Do("HSET", "shop:product:1000", "price", "7")
-			return nil
-		}, no, "lock keys", `warning: keys like shop:\*:\* whose values are not wllock's: 1, among them "shop:product:1000", which never expires.*WLLOCK_SYSTEM_NAME`},
-		"a cache that expires": {func(s *redistest.Server, env []string) []string {
-			s.Do("SET", "shop:product:1000", "{}", "EX", "600")
-			s.Do("SET", "shop-locks:product:1000", "another system's")
-			return nil
-		}, no, "lock keys", `warning: .*: 1, among them "shop:product:1000", which expires in 10m0s`},
-		"no right to SCAN": {func(s *redistest.Server, env []string) []string {
-			s.Do("ACL", "SETUSER", "u", "on", ">hunter2", "~shop:*", "~wllock:shop:*", "&wllock:shop:*", "+@all", "-scan")
-			return []string{"redis://u:hunter2@" + s.Addr}
-		}, no, "lock keys", `ok: not looked at: NOPERM.*ls and top take redis-cli ACL SETUSER u \+scan \+getrange`},
-		"a wrong password": {func(s *redistest.Server, env []string) []string {
-			return []string{"redis://u:hunter2@" + s.Addr}
-		}, wrong, "access", `error: .*WRONGPASS.*WLLOCK_REDIS_PASSWORD_FILE`},
-		"a replica": {func(s *redistest.Server, env []string) []string {
-			s.Do("REPLICAOF", "127.0.0.1", "1")
-			return nil
-		}, wrong, "role", `error: this is a replica.*127.0.0.1:1`},
-		"nobody there": {func(s *redistest.Server, env []string) []string {
-			s.Kill()
-			return nil
-		}, wrong, "access", `error: .*refused.*start the server`},
-		"a stopped one": {func(s *redistest.Server, env []string) []string {
-			s.Pause()
-			return nil
-		}, wrong, "access", `error: .*a stopped process`},
-		"not a cluster": {func(s *redistest.Server, env []string) []string {
-			return []string{"redis+cluster://" + s.Addr}
-		}, wrong, "cluster", `error: `},
+		"no right to INFO": {user("~shop:* " + full + " -info"), no, "server", `warning: .*INFO.*\+info`},
+		"no INFO":          {without("INFO"), no, "server", `warning: the server has no INFO.*rename-command INFO out of redis.conf`},
+		"no TIME":          {without("TIME"), wrong, "access", `error: .*lacks the commands TIME.*out of redis.conf`},
+		"a cache in the locks' keys": {do("HSET shop:product:1000 price 7"), no, "lock keys",
+			`warning: keys like shop:\*:\* whose values are not wllock's: 1, among them "shop:product:1000", which never expires.*WLLOCK_SYSTEM_NAME`},
+		"a cache that expires": {do("SET shop:product:1000 {} EX 600", "SET shop-locks:product:1000 another's"), no, "lock keys",
+			`warning: .*: 1, among them "shop:product:1000", which expires in 10m0s`},
+		"no right to SCAN": {user("~shop:* " + full + " -scan"), no, "lock keys",
+			`ok: not looked at: NOPERM.*ls and top take redis-cli ACL SETUSER u \+scan \+getrange`},
+		"a wrong password": {func(s *redistest.Server) []string { return []string{"redis://u:hunter2@" + s.Addr} }, wrong, "access",
+			`error: .*WRONGPASS.*WLLOCK_REDIS_PASSWORD_FILE`},
+		"a replica":     {do("REPLICAOF 127.0.0.1 1"), wrong, "role", `error: this is a replica.*127.0.0.1:1`},
+		"nobody there":  {func(s *redistest.Server) []string { s.Kill(); return nil }, wrong, "access", `error: .*refused.*start the server`},
+		"a stopped one": {func(s *redistest.Server) []string { s.Pause(); return nil }, wrong, "access", `error: .*a stopped process`},
+		"not a cluster": {func(s *redistest.Server) []string { return []string{"redis+cluster://" + s.Addr} }, wrong, "cluster", `error: `},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, env := redis(t)
-			args := append([]string{"--timeout", "2s"}, test.prepare(s, env)...)
-			code, found := examined(t, append(env, "WLLOCK_LEASE_TTL=10s"), args...)
-			require.Equal(t, test.code, code, found)
+			found := finds(t, test.code, append(env, "WLLOCK_LEASE_TTL=10s"), append([]string{"--timeout", "2s"}, test.prepare(s)...)...)
 			require.Regexp(t, test.want, found[test.subject])
 			require.False(t, name == "a stopped one" && len(found) > 1, "a server that is silent is asked once: %v", found)
 		})
@@ -156,11 +143,9 @@ func TestDoctorOfACluster(t *testing.T) {
 	testscope.Long(t, "starts a cluster")
 	t.Parallel()
 	c := redistest.StartCluster(t)
-	code, found := examined(t, shop("redis+cluster://"+strings.Join(c.Addrs(), ",")))
-	require.Equal(t, no, code, found)
+	found := finds(t, no, shop("redis+cluster://"+strings.Join(c.Addrs(), ",")))
 	require.Regexp(t, "^ok: state ok", found["cluster"])
-	code, found = examined(t, shop("redis://"+c.Addrs()[0]))
-	require.Equal(t, wrong, code)
+	found = finds(t, wrong, shop("redis://"+c.Addrs()[0]))
 	require.Contains(t, found["cluster"], "redis+cluster://")
 }
 
@@ -171,24 +156,18 @@ func TestDoctorOfDatabases(t *testing.T) {
 	for name, url := range map[string]string{"postgres": postgres.URL(), "mysql": dbtest.SharedMariaDB(t).URL(), "sqlite": lite} {
 		env := shop(url, "WLLOCK_LEASE_TTL=10s")
 		if name != "sqlite" { // a file makes its own tables
-			code, found := examined(t, env)
-			require.Equal(t, wrong, code, name)
-			require.Regexp(t, "error: .*wllock migrate", found["access"], name)
+			require.Regexp(t, "error: .*wllock migrate", finds(t, wrong, env)["access"], name)
 		}
-		code, out, err := run(t, env, "migrate")
-		require.Zero(t, code, err)
+		out, _ := exits(t, 0, env, "migrate")
 		require.Contains(t, out, "wllock_meta are there\n")
 		_, found := examined(t, env)
-		require.Contains(t, found["access"], "ok: ", name)
-		require.Contains(t, found["unused rows"], "ok: ", name)
-		if name == "sqlite" {
-			require.Contains(t, found["file"], "ok: ", name)
-			require.Contains(t, found["tables"], "ok: ", name)
-		} else {
+		fine := []string{"access", "unused rows", "file", "tables"}
+		if name != "sqlite" {
+			fine = []string{"access", "unused rows", "version", "role", "clock"}
 			require.Contains(t, found["lock"], "lock and unlock", name)
-			require.Contains(t, found["version"], "ok: ", name)
-			require.Contains(t, found["role"], "ok: ", name)
-			require.Contains(t, found["clock"], "ok: ", name)
+		}
+		for _, subject := range fine {
+			require.Contains(t, found[subject], "ok: ", "%s: %s", name, subject)
 		}
 	}
 	_, found := examined(t, shop(postgres.URL()))
@@ -200,16 +179,11 @@ func TestLookingAtAFileChangesNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	env := shop("sqlite://" + filepath.Join(dir, "locks.db"))
-	look := func(want int) {
+	look := func(who, lists int) {
 		t.Helper()
-		for _, args := range [][]string{{"who", "job", "1"}, {"ls"}, {"top", "--once"}} {
-			code, out, err := run(t, env, args...)
-			if want != unavailable && args[0] != "who" {
-				require.Zero(t, code, "%s%s", out, err)
-				continue
-			}
-			require.Equal(t, want, code, "%v %s%s", args, out, err)
-		}
+		exits(t, who, env, "who", "job", "1")
+		exits(t, lists, env, "ls")
+		exits(t, lists, env, "top", "--once")
 	}
 	names := func() (all []string) {
 		files, err := os.ReadDir(dir)
@@ -219,17 +193,14 @@ func TestLookingAtAFileChangesNothing(t *testing.T) {
 		}
 		return all
 	}
-	look(unavailable)
-	code, found := examined(t, env)
-	require.Equal(t, no, code)
+	look(unavailable, unavailable)
+	found := finds(t, no, env)
 	require.Contains(t, found["file"], "warning: there is none yet")
 	require.Empty(t, names())
-	code, _, err := run(t, env, "run", "job", "1", "--", "true")
-	require.Zero(t, code, err)
+	exits(t, 0, env, "run", "job", "1", "--", "true")
 	require.Equal(t, []string{"locks.db"}, names())
-	look(no)
-	code, found = examined(t, env)
-	require.Zero(t, code, found)
+	look(no, 0)
+	finds(t, 0, env)
 	require.Equal(t, []string{"locks.db"}, names())
 }
 
@@ -238,26 +209,22 @@ func TestDoctorOfADatabaseWithUnusedRows(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "locks.db")
 	env := shop("sqlite://"+file, "WLLOCK_LEASE_TTL=10s")
-	code, _, err := run(t, env, "migrate")
-	require.Zero(t, code, err)
+	exits(t, 0, env, "migrate")
 	db, fault := sql.Open("sqlite", file)
 	require.NoError(t, fault)
 	defer func() { require.NoError(t, db.Close()) }()
 	_, fault = db.Exec("INSERT INTO wllock_locks (name, fence, update_time) VALUES ('k', 1, ?)", time.Now().Add(-49*time.Hour).UnixMicro())
 	require.NoError(t, fault)
-	code, found := examined(t, env)
-	require.Equal(t, no, code, found)
+	found := finds(t, no, env)
 	require.Regexp(t, `^warning: are not all deleted, since \d{4}-.* UTC: 1 \| look for`, found["unused rows"])
 }
 
 func TestDoctorOfZooKeeper(t *testing.T) {
 	t.Parallel()
 	s := zktest.Start(t)
-	code, found := examined(t, shop("zk://"+s.Addr+",127.0.0.1:1", "WLLOCK_LEASE_TTL=10s"))
-	require.Equal(t, wrong, code, found) // one of two is no majority
+	found := finds(t, wrong, shop("zk://"+s.Addr+",127.0.0.1:1", "WLLOCK_LEASE_TTL=10s")) // one of two is no majority
 	require.Contains(t, found["quorum"], "error: 1 of 2")
-	code, found = examined(t, shop("zk://"+s.Addr, "WLLOCK_LEASE_TTL=10s"))
-	require.Equal(t, no, code, found)
+	found = finds(t, no, shop("zk://"+s.Addr, "WLLOCK_LEASE_TTL=10s"))
 	require.Contains(t, found["server"], "standalone")
 	require.Contains(t, found["nodes"], "ok: ")
 }
@@ -265,8 +232,7 @@ func TestDoctorOfZooKeeper(t *testing.T) {
 func TestDoctorOfEtcd(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t)
-	code, found := examined(t, shop("etcd://"+s.Addr, "WLLOCK_LEASE_TTL=10s"))
-	require.Equal(t, no, code, found)
+	found := finds(t, no, shop("etcd://"+s.Addr, "WLLOCK_LEASE_TTL=10s"))
 	require.Regexp(t, `^ok: .*etcd 3\.`, found["member"])
 	require.Contains(t, found["members"], "warning: 1")
 	require.Contains(t, found["alarms"], "ok: none")

@@ -58,8 +58,7 @@ func TestRunEndsAllThatDescendsFromItsCommand(t *testing.T) {
 	env := file(t)
 	p := start(t, env, "run", "--grace", "300ms", "n", "1", "--", "sh", "-c", `setsid sh -c 'trap "" TERM; echo session $$; while :; do sleep 0.01; done' &
 		(sh -c 'echo orphan $$; exec sleep 60' &); while :; do sleep 0.01; done`).says("session").says("orphan")
-	code, _, err := run(t, env, "break", "--yes", "--by", "ops", "--reason", "a test", "n", "1")
-	require.Zero(t, code, err)
+	exits(t, 0, env, "break", "--yes", "--by", "ops", "--reason", "a test", "n", "1")
 	require.Equal(t, lost, p.ends(), p.err.String())
 	for _, word := range []string{"session", "orphan"} {
 		_, err := os.Stat("/proc/" + pidOf(p, word))

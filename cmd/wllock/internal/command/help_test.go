@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -22,8 +23,7 @@ const (
 	// patience is for what should come at once: long, because the machine may be busy.
 	patience = 30 * time.Second
 	// testTTL is that of locks over all backends: etcd grants leases of whole seconds.
-	testTTL   = 3 * time.Second
-	endSignal = syscall.SIGTERM
+	testTTL = 3 * time.Second
 )
 
 func TestMain(m *testing.M) {
@@ -87,6 +87,14 @@ func start(t *testing.T, env []string, args ...string) *program {
 	return p
 }
 
+// by starts another program instead, which may be given wllock's path.
+func (p *program) by(path string, args ...string) *program {
+	p.t.Helper()
+	p.Path, p.Args = path, append([]string{filepath.Base(path)}, args...)
+	require.NoError(p.t, p.Start())
+	return p
+}
+
 // says waits until the program has written a text.
 func (p *program) says(text string) *program {
 	p.t.Helper()
@@ -111,6 +119,14 @@ func run(t *testing.T, env []string, args ...string) (code int, out, err string)
 	p := start(t, env, args...)
 	code = p.ends()
 	return code, p.out.String(), p.err.String()
+}
+
+// exits runs a wllock to its end, which must be this one.
+func exits(t *testing.T, want int, env []string, args ...string) (out, err string) {
+	t.Helper()
+	code, out, err := run(t, env, args...)
+	require.Equal(t, want, code, "%v: %s%s", args, out, err)
+	return out, err
 }
 
 // gone waits until there is no such process, or only what its parent has not looked at.

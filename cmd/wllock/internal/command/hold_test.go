@@ -23,13 +23,11 @@ func TestRunWithPermits(t *testing.T) {
 	for range 2 {
 		start(t, env, "run", "--permits", "2", "n", "1", "--", "sh", "-c", "echo in; sleep 60").says("in")
 	}
-	code, _, err := run(t, env, "run", "--permits", "2", "-n", "n", "1", "--", "true")
-	require.Equal(t, notAcquired, code, err)
+	exits(t, notAcquired, env, "run", "--permits", "2", "-n", "n", "1", "--", "true")
 	_, out, _ := run(t, env, "ls")
 	require.Regexp(t, `shop:n:1  permits `, out)
 	for _, args := range [][]string{{"--permits", "0"}, {"--permits", "2", "--shared"}} {
-		code, _, err = run(t, env, append(append([]string{"run"}, args...), "n", "1", "--", "true")...)
-		require.Equal(t, usage, code, err)
+		exits(t, usage, env, append(append([]string{"run"}, args...), "n", "1", "--", "true")...)
 	}
 }
 
@@ -61,14 +59,12 @@ func TestRunWithoutACommandHoldsUntilASignal(t *testing.T) {
 	env := file(t)
 	for signal, want := range map[syscall.Signal]int{syscall.SIGINT: 0, syscall.SIGTERM: 0, syscall.SIGHUP: -1} {
 		p := start(t, env, "run", "n", "1").says("shop:n:1 is held, fence ")
-		code, _, err := run(t, env, "run", "-n", "-q", "-E", "3", "n", "1")
-		require.Equal(t, 3, code)
+		_, err := exits(t, 3, env, "run", "-n", "-q", "-E", "3", "n", "1")
 		require.Empty(t, err)
 		require.NoError(t, p.Process.Signal(syscall.SIGWINCH))
 		require.NoError(t, p.Process.Signal(signal))
 		require.Equal(t, want, p.ends(), p.err.String())
-		code, _, err = run(t, env, "run", "-n", "n", "1", "--", "true")
-		require.Zero(t, code, err)
+		exits(t, 0, env, "run", "-n", "n", "1", "--", "true")
 	}
 }
 
@@ -98,8 +94,7 @@ func TestRunSaysWhoBrokeItsLock(t *testing.T) {
 		t.Run(args[2], func(t *testing.T) {
 			t.Parallel()
 			p := start(t, env, args...).says("is held")
-			code, _, err := run(t, env, "break", "--yes", "--by", "ops", "--reason", "it is stuck", "n", args[2])
-			require.Zero(t, code, err)
+			exits(t, 0, env, "break", "--yes", "--by", "ops", "--reason", "it is stuck", "n", args[2])
 			require.Equal(t, lost, p.ends(), p.err.String())
 			require.Regexp(t, "lease lost"+name+"\nwllock: the lock was broken: .* by ops, held by .*: it is stuck\n", p.err.String())
 		})

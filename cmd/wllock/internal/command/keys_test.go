@@ -22,10 +22,8 @@ func TestHashedKeys(t *testing.T) {
 	require.NoError(t, os.WriteFile(secret, []byte("sixteen bytes or more\n"), 0o600))
 	without := file(t)
 	env := append(without, "WLLOCK_KEY_SECRET_FILE="+secret)
-	code, _, err := run(t, env, "run", "account", "1", "--", "true") // which makes the file
-	require.Zero(t, code, err)
-	code, out, err := run(t, env, "who", full)
-	require.Equal(t, no, code)
+	exits(t, 0, env, "run", "account", "1", "--", "true") // which makes the file
+	out, err := exits(t, no, env, "who", full)
 	require.Contains(t, err, "no lock in use has the key or the hash "+full)
 	require.Empty(t, out)
 
@@ -50,12 +48,10 @@ func TestHashedKeys(t *testing.T) {
 	_, out, _ = run(t, env, "ls", "--show-keys")
 	require.Contains(t, out, "shop:account:4711 ")
 
-	code, out, err = run(t, without, "who", full)
-	require.Equal(t, no, code)
+	out, err = exits(t, no, without, "who", full)
 	require.Contains(t, out, "is free")
 	require.Contains(t, err, "may be a hash: to find its lock, set WLLOCK_KEY_SECRET or WLLOCK_KEY_SECRET_FILE")
-	code, _, err = run(t, append(without, "WLLOCK_KEY_SECRET=short"), "ls")
-	require.Equal(t, usage, code)
+	_, err = exits(t, usage, append(without, "WLLOCK_KEY_SECRET=short"), "ls")
 	require.Contains(t, err, "WLLOCK_KEY_SECRET has less than 16 bytes")
 
 	// A key that looks like the hash of another is nobody's mistake to pay for.
@@ -72,8 +68,7 @@ func TestBreakByHash(t *testing.T) {
 	t.Parallel()
 	env := append(file(t), "WLLOCK_KEY_SECRET=sixteen bytes or more")
 	holder := start(t, env, "run", "account", "4711", "--", "sh", "-c", "echo in; sleep 60").says("in")
-	code, out, err := run(t, env, "break", "shop:account:#645fc47328abdeed", "--yes", "--reason", "hangs")
-	require.Zero(t, code, err)
+	out, err := exits(t, 0, env, "break", "shop:account:#645fc47328abdeed", "--yes", "--reason", "hangs")
 	require.Regexp(t, regexp.QuoteMeta(`msg="lease ended by force" key=shop:account:#645fc47328abdeed `), out)
 	require.False(t, strings.Contains(out+err, "4711"))
 	require.Equal(t, lost, holder.ends())

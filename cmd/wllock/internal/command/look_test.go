@@ -3,7 +3,9 @@
 package command
 
 import (
+	"bufio"
 	"encoding/json"
+	"net"
 	"os"
 	"strings"
 	"testing"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/wllock/wllock/cmd/wllock/internal/doctor"
 	"github.com/wllock/wllock/cmd/wllock/internal/show"
+	"github.com/wllock/wllock/internal/testproc"
 	"github.com/wllock/wllock/internal/testscope"
 )
 
@@ -19,15 +22,13 @@ func TestWho(t *testing.T) {
 	t.Parallel()
 	_, env := redis(t)
 	env = append(env, "WLLOCK_INSTANCE=web-1")
-	code, out, err := run(t, env, "who", "product", "1")
-	require.Equal(t, no, code, err)
+	out, _ := exits(t, no, env, "who", "product", "1")
 	require.Equal(t, "shop:product:1 is free\n  waiting  0\n", out)
 
 	start(t, env, "run", "product", "1", "--", "sh", "-c", "echo in; sleep 60").says("in")
 	start(t, append(env, "WLLOCK_INSTANCE=web-2"), "run", "--shared", "product", "1", "--", "true")
 	awaitWaiters(t, env, "product", "1", 1)
-	code, out, err = run(t, env, "who", "shop:product:1")
-	require.Zero(t, code, err)
+	out, _ = exits(t, 0, env, "who", "shop:product:1")
 	require.Regexp(t, `^shop:product:1 is held, exclusive
   holder   web-1-[a-z2-7]{10}, on web-1
   since    20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}Z, [0-9.]+m?s ago
@@ -37,19 +38,16 @@ func TestWho(t *testing.T) {
            1\. web-2-[a-z2-7]{10}, on web-2, shared, for [0-9.]+m?s
 $`, out)
 
-	code, out, err = run(t, env, "who", "--json", "product", "1")
-	require.Zero(t, code, err)
+	out, _ = exits(t, 0, env, "who", "--json", "product", "1")
 	var lock show.Lock
 	require.NoError(t, json.Unmarshal([]byte(out), &lock))
 	require.Equal(t, "web-1", lock.Holders[0].Host)
 	require.Equal(t, "web-2", lock.Waiters[0].Host)
 	require.Len(t, lock.Fence, 19)
 	for _, args := range [][]string{{"who"}, {"who", "a:b"}, {"who", "a", "b", "c"}, {"who", "a:b:"}, {"who", "a b:c:d"}, {"who", "", "x"}} {
-		code, _, _ = run(t, env, args...)
-		require.Equal(t, usage, code, args)
+		exits(t, usage, env, args...)
 	}
-	code, _, err = run(t, append(env, "WLLOCK_SYSTEM_NAME="), "who", "a", "b")
-	require.Equal(t, usage, code)
+	_, err := exits(t, usage, append(env, "WLLOCK_SYSTEM_NAME="), "who", "a", "b")
 	require.Contains(t, err, "--system")
 }
 
@@ -59,12 +57,8 @@ func TestWhoCostsFewCommands(t *testing.T) {
 	s, env := redis(t)
 	fill(s, 1)
 	s.Do("SCRIPT", "FLUSH")
-	log := monitored(t, s.Addr, func() {
-		code, _, err := run(t, env, "who", "product", "1")
-		require.Zero(t, code, err)
-	})
 	sent := 0
-	for line := range strings.Lines(log) {
+	for _, line := range monitored(t, s.Addr, func() { exits(t, 0, env, "who", "product", "1") }) {
 		if !strings.Contains(line, " lua]") {
 			t.Log(line[:min(len(line), 100)])
 			sent++
@@ -79,8 +73,7 @@ func TestLs(t *testing.T) {
 	fill(s, 1200)
 	s.Do("SET", "shop:\x1b[2Jx:1", "foreign", "PX", "60000")
 	s.Do("SET", "other:n:1", "foreign", "PX", "60000")
-	code, out, err := run(t, env, "ls")
-	require.Zero(t, code, err)
+	out, _ := exits(t, 0, env, "ls")
 	require.Equal(t, 1+1200+1, strings.Count(out, "\n"))
 	require.NotContains(t, out, "\x1b")
 	require.NotContains(t, out, "other:")
@@ -95,8 +88,7 @@ func TestLs(t *testing.T) {
 	_, out, _ = run(t, env, "ls", "nothing")
 	require.Equal(t, 1, strings.Count(out, "\n"))
 	for _, args := range [][]string{{"ls", "a b"}, {"ls", "a:b c"}, {"ls", "a", "b"}, {"top", "--filter", "("}, {"top", "--interval", "1ms"}} {
-		code, _, _ = run(t, env, args...)
-		require.Equal(t, usage, code, args)
+		exits(t, usage, env, args...)
 	}
 }
 
@@ -104,20 +96,16 @@ func TestBreak(t *testing.T) {
 	testscope.Long(t, "takes 3 s")
 	t.Parallel()
 	_, env := redis(t)
-	code, _, err := run(t, env, "break", "n", "1", "--yes", "--reason", "stuck")
-	require.Equal(t, no, code)
+	_, err := exits(t, no, env, "break", "n", "1", "--yes", "--reason", "stuck")
 	require.Contains(t, err, "is free")
 	for _, args := range [][]string{{"break", "n", "1", "--yes"}, {"break", "n", "1", "--yes", "--reason", " "}} {
-		code, _, _ = run(t, env, args...)
-		require.Equal(t, usage, code, args)
+		exits(t, usage, env, args...)
 	}
 	holder := start(t, env, "run", "n", "1", "--", "sh", "-c", "echo $WLLOCK_LOCK_FENCE in; sleep 60").says("in")
 	next := start(t, env, "run", "n", "1", "--", "sh", "-c", "echo $WLLOCK_LOCK_FENCE in; sleep 60")
 	awaitWaiters(t, env, "n", "1", 1)
-	code, _, err = run(t, env, "break", "n", "1", "--yes", "--reason", strings.Repeat("x", 300))
-	require.Equal(t, usage, code, err)
-	code, out, err := run(t, env, "break", "n", "1", "--yes", "--reason", "stuck since noon", "--by", "ops")
-	require.Zero(t, code, err)
+	exits(t, usage, env, "break", "n", "1", "--yes", "--reason", strings.Repeat("x", 300))
+	out, err := exits(t, 0, env, "break", "n", "1", "--yes", "--reason", "stuck since noon", "--by", "ops")
 	require.Regexp(t, `^time=\S+ level=WARN msg="lease ended by force" key=shop:n:1 holder=\S+ by=ops reason="stuck since noon" fence=\d+\n$`, out)
 	require.Contains(t, err, "is held, exclusive")
 	require.Equal(t, lost, holder.ends())
@@ -129,31 +117,25 @@ func TestBreak(t *testing.T) {
 
 func TestManualAndVersion(t *testing.T) {
 	t.Parallel()
-	code, out, err := run(t, nil, "man")
-	require.Zero(t, code, err)
+	out, _ := exits(t, 0, nil, "man")
 	require.Contains(t, out, ".TH WLLOCK 1")
 	for _, c := range []string{"run", "who", "ls", "top", "break"} {
 		require.Contains(t, out, ".SS wllock "+c)
 	}
-	code, out, _ = run(t, nil, "--version")
-	require.Zero(t, code)
+	out, _ = exits(t, 0, nil, "--version")
 	require.Contains(t, out, "go1.")
-	code, out, _ = run(t, nil, "completion", "bash")
-	require.Zero(t, code)
+	out, _ = exits(t, 0, nil, "completion", "bash")
 	require.Contains(t, out, "wllock")
-	code, out, _ = run(t, nil, completing)
-	require.Zero(t, code)
+	out, _ = exits(t, 0, nil, completing)
 	require.Contains(t, out, "who")
-	code, _, _ = run(t, nil, "who", "a", "b")
-	require.Equal(t, usage, code)
+	exits(t, usage, nil, "who", "a", "b")
 }
 
 // Help breaks its lines between words, also those of the descriptions.
 func TestHelpIsAsWideAsTheTerminal(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"help"}, {"help", "run"}, {"help", "top"}, {"run", "--help"}} {
-		code, out, err := run(t, nil, args...)
-		require.Zero(t, code, err)
+		out, _ := exits(t, 0, nil, args...)
 		for line := range strings.SplitSeq(out, "\n") {
 			require.LessOrEqual(t, len(line), 80, "%v: %s", args, line)
 		}
@@ -171,8 +153,7 @@ func TestTheDocumentedUserLearnsWhatListsTake(t *testing.T) {
 		code, _, err := run(t, env, args...)
 		require.LessOrEqual(t, code, no, err)
 	}
-	code, _, err := run(t, env, "ls")
-	require.Equal(t, unavailable, code)
+	_, err := exits(t, unavailable, env, "ls")
 	require.Contains(t, err, doctor.ListRights)
 	_, found := examined(t, env)
 	require.Contains(t, found["lock keys"], "ok: not looked at: ")
@@ -183,8 +164,7 @@ func TestTheDocumentedUserLearnsWhatListsTake(t *testing.T) {
 
 	s.Do(append([]any{"ACL", "SETUSER", "shop"}, anys(strings.Fields(doctor.ListRights))...)...)
 	for _, args := range [][]string{{"ls"}, {"top", "--once"}} {
-		code, _, err = run(t, env, args...)
-		require.Zero(t, code, err)
+		exits(t, 0, env, args...)
 	}
 	_, found = examined(t, env)
 	require.Contains(t, found["lock keys"], "ok: no value of others")
@@ -195,4 +175,23 @@ func anys(texts []string) (all []any) {
 		all = append(all, t)
 	}
 	return all
+}
+
+// monitored returns the commands of clients that a Redis server gets meanwhile.
+func monitored(t *testing.T, addr string, f func()) (log []string) {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close()) }()
+	_, err = conn.Write([]byte("MONITOR\r\n"))
+	require.NoError(t, err)
+	lines := bufio.NewScanner(conn)
+	lines.Buffer(nil, 1<<20)
+	require.True(t, lines.Scan())
+	f()
+	require.NotEmpty(t, testproc.Ask(addr, []byte("ECHO end-of-log\r\n")))
+	for lines.Scan() && !strings.Contains(lines.Text(), "end-of-log") {
+		log = append(log, lines.Text())
+	}
+	return log
 }

@@ -14,44 +14,40 @@ import (
 	"github.com/wllock/wllock/internal/testscope"
 )
 
-// inNamespace makes a wllock that is process 1 of a namespace of its own, as in a container or a sandbox.
+// inNamespace starts a wllock that is process 1 of a namespace of its own, as in a container or a sandbox.
 func inNamespace(t *testing.T, env []string, args ...string) *program {
 	t.Helper()
 	unshare := []string{"--pid", "--fork", "--mount-proc", "--kill-child"}
 	if out, err := exec.Command("unshare", append(unshare, "true")...).CombinedOutput(); err != nil {
 		t.Skipf("no namespaces here: %v: %s", err, out)
 	}
-	p := command(t, env)
-	p.Path, p.Args = "/usr/bin/setsid", append(append([]string{"setsid", "unshare"}, unshare...), append([]string{os.Args[0]}, args...)...)
-	return p
+	return command(t, env).by("/usr/bin/setsid", append(append([]string{"unshare"}, unshare...), append([]string{os.Args[0]}, args...)...)...)
 }
 
 // Process 1 has no process group that it could name, takes no signal's default action, and is the parent of all orphans.
 func TestRunAsProcessOne(t *testing.T) {
 	t.Parallel()
 	env := file(t)
-	p := inNamespace(t, env, "run", "n", "1", "--", "sh", "-c", "echo pid $PPID")
-	require.NoError(t, p.Start())
-	require.Zero(t, p.ends(), p.err.String())
-	require.Equal(t, "pid 1\n", p.out.String())
-
-	p = inNamespace(t, env, "run", "n", "1", "--", "sh", "-c", "kill -TERM $$")
-	require.NoError(t, p.Start())
-	require.Equal(t, 128+15, p.ends(), p.err.String())
-
-	p = inNamespace(t, env, "run", "n", "1", "--", "sh", "-c",
-		`for i in 1 2 3 4 5 6 7 8; do (true &); done; while ls -d /proc/[0-9]* | xargs -I_ cat _/stat 2>/dev/null | grep -q ') Z 1 '; do sleep 0.01; done; echo reaped`)
-	require.NoError(t, p.Start())
-	require.Zero(t, p.ends(), p.err.String())
-	require.Equal(t, "reaped\n", p.out.String())
+	for script, want := range map[string]struct {
+		code int
+		out  string
+	}{
+		"echo pid $PPID": {0, "pid 1\n"},
+		"kill -TERM $$":  {128 + 15, ""},
+		`for i in 1 2 3 4 5 6 7 8; do (true &); done
+		while ls -d /proc/[0-9]* | xargs -I_ cat _/stat 2>/dev/null | grep -q ') Z 1 '; do sleep 0.01; done; echo reaped`: {0, "reaped\n"},
+	} {
+		p := inNamespace(t, env, "run", "n", "1", "--", "sh", "-c", script)
+		require.Equal(t, want.code, p.ends(), p.err.String())
+		require.Equal(t, want.out, p.out.String())
+	}
 }
 
 // What has obeyed is not waited for, though nobody but process 1 looks at its end.
 func TestRunAsProcessOneEndsWhatLostItsLock(t *testing.T) {
 	t.Parallel()
-	p := inNamespace(t, file(t), "run", "--lock-time-max", "300ms", "--grace", "60s", "n", "1", "--", "sh", "-c", "(sleep 60 & sleep 60 &); exec sleep 60")
 	began := time.Now()
-	require.NoError(t, p.Start())
+	p := inNamespace(t, file(t), "run", "--lock-time-max", "300ms", "--grace", "60s", "n", "1", "--", "sh", "-c", "(sleep 60 & sleep 60 &); exec sleep 60")
 	require.Equal(t, lost, p.ends(), p.err.String())
 	testscope.InTime(t, time.Since(began), 10*time.Second, "the end")
 }

@@ -28,8 +28,7 @@ func TestRunInsideItself(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			code, out, err := run(t, file(t), "run", "n", "1", "--", "sh", "-c", test.script, self)
-			require.Equal(t, test.code, code, err)
+			out, err := exits(t, test.code, file(t), "run", "n", "1", "--", "sh", "-c", test.script, self)
 			require.Empty(t, out)
 			require.Contains(t, err, test.says)
 			require.Equal(t, test.says == "", err == "", err)

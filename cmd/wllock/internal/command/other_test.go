@@ -22,9 +22,7 @@ func TestRunIsNotTheProcessThatSystemdMeans(t *testing.T) {
 		`export LISTEN_FDS=2 LISTEN_PID=1 WATCHDOG_PID=$$; exec "$0" run n 1 -- sh -c "$1"`:                   "1 me 2 \n",
 		`export LISTEN_FDS=2 LISTEN_PID=1 WATCHDOG_PID=; exec "$0" run n 1 -- sh -c "$1"`:                     "1  2 \n",
 	} {
-		p := command(t, file(t))
-		p.Path, p.Args = "/bin/sh", []string{"sh", "-c", script, os.Args[0], show}
-		require.NoError(t, p.Start())
+		p := command(t, file(t)).by("/bin/sh", "-c", script, os.Args[0], show)
 		require.Zero(t, p.ends(), p.err.String())
 		require.Equal(t, want, p.out.String())
 	}

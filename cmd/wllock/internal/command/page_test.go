@@ -50,10 +50,8 @@ func TestCommandsOfThePage(t *testing.T) {
 				awaitWaiters(t, env, "report", "daily", 1)
 			}
 			p := command(t, append(env, "PATH="+dir+":"+os.Getenv("PATH")))
-			p.Path, p.Args = "/bin/sh", []string{"sh", "-c", here.Replace(line)}
 			p.Stderr = p.Stdout
-			require.NoError(t, p.Start())
-			code, want, printed := p.ends(), 0, p.out.String()
+			code, want, printed := p.by("/bin/sh", "-c", here.Replace(line)).ends(), 0, p.out.String()
 			for prefix, code := range pageCodes {
 				if strings.HasPrefix(line, prefix) {
 					want = code

@@ -61,8 +61,7 @@ func TestRunExitsAsTheCommand(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			code, _, err := run(t, env, test.args...)
-			require.Equal(t, test.code, code, err)
+			_, err := exits(t, test.code, env, test.args...)
 			require.Contains(t, err, test.says)
 			require.NotContains(t, err, "hunter2")
 			require.Equal(t, test.says == "", err == "", err)
@@ -95,15 +94,12 @@ func TestRunWaits(t *testing.T) {
 	t.Parallel()
 	_, env := redis(t)
 	holder := start(t, env, "run", "n", "1", "--", "sh", "-c", "echo in; sleep 60").says("in")
-	code, _, err := run(t, env, "run", "-n", "n", "1", "--", "true")
-	require.Equal(t, notAcquired, code)
+	_, err := exits(t, notAcquired, env, "run", "-n", "n", "1", "--", "true")
 	require.Regexp(t, `held by "\S+-[a-z2-7]{10}"`, err)
 	began := time.Now()
-	code, _, _ = run(t, env, "run", "-w", "300ms", "n", "1", "--", "true")
-	require.Equal(t, notAcquired, code)
+	exits(t, notAcquired, env, "run", "-w", "300ms", "n", "1", "--", "true")
 	require.GreaterOrEqual(t, time.Since(began), 300*time.Millisecond)
-	code, _, _ = run(t, env, "run", "-w", "0s", "n", "1", "--", "true")
-	require.Equal(t, notAcquired, code, "no wait, and not one for ever")
+	exits(t, notAcquired, env, "run", "-w", "0s", "n", "1", "--", "true") // no wait, and not one for ever
 
 	waiting := start(t, env, "run", "n", "1", "--", "true")
 	awaitWaiters(t, env, "n", "1", 1)
@@ -131,10 +127,8 @@ func TestRunShared(t *testing.T) {
 	t.Parallel()
 	_, env := redis(t)
 	reader := start(t, env, "run", "--shared", "n", "1", "--", "sh", "-c", "echo in; sleep 60").says("in")
-	code, _, err := run(t, env, "run", "--shared", "-n", "n", "1", "--", "true")
-	require.Zero(t, code, err)
-	code, _, _ = run(t, env, "run", "-n", "n", "1", "--", "true")
-	require.Equal(t, notAcquired, code)
+	exits(t, 0, env, "run", "--shared", "-n", "n", "1", "--", "true")
+	exits(t, notAcquired, env, "run", "-n", "n", "1", "--", "true")
 	require.NoError(t, reader.Process.Signal(syscall.SIGTERM))
 	require.Equal(t, -15, reader.ends())
 }
@@ -144,14 +138,12 @@ func TestRunHoldsAtLeast(t *testing.T) {
 	t.Parallel()
 	_, env := redis(t)
 	began := time.Now()
-	code, _, err := run(t, env, "run", "--hold-at-least", "2s", "n", "1", "--", "sh", "-c", "exit 3")
-	require.Equal(t, 3, code, err)
-	code, _, _ = run(t, env, "run", "-n", "n", "1", "--", "true")
+	exits(t, 3, env, "run", "--hold-at-least", "2s", "n", "1", "--", "sh", "-c", "exit 3")
+	code, _, _ := run(t, env, "run", "-n", "n", "1", "--", "true")
 	if time.Since(began) < 2*time.Second { // else the machine is too slow to tell
 		require.Equal(t, notAcquired, code)
 	}
-	code, _, err = run(t, env, "run", "-w", "30s", "n", "1", "--", "true")
-	require.Zero(t, code, err)
+	exits(t, 0, env, "run", "-w", "30s", "n", "1", "--", "true")
 	require.GreaterOrEqual(t, time.Since(began), 2*time.Second)
 }
 
@@ -193,10 +185,8 @@ func TestRunSaysWhyItsLeaseWasNotRenewed(t *testing.T) {
 func TestRunEndsWhatTakesTooLong(t *testing.T) {
 	t.Parallel()
 	_, env := redis(t)
-	code, _, err := run(t, append(env, "WLLOCK_LOCK_TIME_MAX=1ms"), "run", "n", "1", "--", "sleep", "0.3")
-	require.Zero(t, code, err) // that is for services
-	code, _, err = run(t, env, "run", "--lock-time-max", "300ms", "n", "1", "--", "sleep", "60")
-	require.Equal(t, lost, code)
+	exits(t, 0, append(env, "WLLOCK_LOCK_TIME_MAX=1ms"), "run", "n", "1", "--", "sleep", "0.3") // that is for services
+	_, err := exits(t, lost, env, "run", "--lock-time-max", "300ms", "n", "1", "--", "sleep", "60")
 	require.Contains(t, err, "longer than its maximum")
 }
 

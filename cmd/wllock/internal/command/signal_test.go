@@ -39,8 +39,7 @@ func TestRunDiesByTheSignalOfItsCommand(t *testing.T) {
 			status, _ := p.ProcessState.Sys().(syscall.WaitStatus)
 			require.False(t, status.CoreDump())
 			require.Empty(t, p.err.String())
-			code, _, err := run(t, env, "run", "-n", "n", name, "--", "true")
-			require.Zero(t, code, "the lock was released: %s", err)
+			exits(t, 0, env, "run", "-n", "n", name, "--", "true") // the lock was released
 		})
 	}
 }
@@ -60,10 +59,8 @@ func TestRunStopsAShellsLoop(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := command(t, env)
-			p.Path, p.Args = "/bin/bash", []string{"bash", "-c", `for i in 1 2 3; do echo $i; ` + test.line + `; done`, os.Args[0], test.command}
 			p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-			require.NoError(t, p.Start())
-			p.ends()
+			p.by("/bin/bash", "-c", `for i in 1 2 3; do echo $i; `+test.line+`; done`, os.Args[0], test.command).ends()
 			require.Equal(t, test.want, strings.Join(strings.Fields(p.out.String()), " "), p.err.String())
 		})
 	}
@@ -122,11 +119,9 @@ func TestRunWhenOthersHaveTheLock(t *testing.T) {
 		"-E":         {"-n -E 3", 3, true},
 		"both":       {"-w 50ms --quiet --conflict-exit-code 0", 0, false},
 	} {
-		code, _, err := run(t, env, append(append([]string{"run"}, strings.Fields(test.flags)...), "n", "1", "--", "true")...)
-		require.Equal(t, test.code, code, name)
+		_, err := exits(t, test.code, env, append(append([]string{"run"}, strings.Fields(test.flags)...), "n", "1", "--", "true")...)
 		require.Equal(t, test.says, err != "", "%s: %s", name, err)
 	}
-	code, _, err := run(t, env, "run", "-n", "-q", "n", "1", "--", "no-such-program")
-	require.Equal(t, 127, code)
+	_, err := exits(t, 127, env, "run", "-n", "-q", "n", "1", "--", "no-such-program")
 	require.NotEmpty(t, err)
 }

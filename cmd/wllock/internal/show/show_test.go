@@ -27,21 +27,25 @@ func TestHost(t *testing.T) {
 	}
 }
 
+// who is what Who writes of a lock.
+func who(i distributed.Inspection) string {
+	var out strings.Builder
+	Who(&out, i, time.Now())
+	return out.String()
+}
+
 // What others have written does not reach the terminal's control.
 func TestWhoIsPrintable(t *testing.T) {
 	evil := "a\x1b[2J\nb"
-	var out strings.Builder
-	Who(&out, distributed.Inspection{
+	out := who(distributed.Inspection{
 		Key: evil, Holders: []distributed.Holder{{Instance: evil, Left: -1}}, MoreHolders: 2, Fence: 7,
 		Waiters: []distributed.Waiter{{Instance: evil}}, MoreWaiters: 3, Broken: &distributed.Breaking{By: evil, Reason: evil, Holder: evil},
-	}, time.Now())
-	require.NotContains(t, out.String(), "\x1b")
-	require.Contains(t, out.String(), "never expires")
-	require.Contains(t, out.String(), "and 2 more holders")
-	require.Contains(t, out.String(), "waiting  4")
-	require.Contains(t, out.String(), "and 3 more")
-	require.Contains(t, out.String(), "7 at most")
-	require.Equal(t, 9, strings.Count(out.String(), "\n"), out.String())
+	})
+	require.NotContains(t, out, "\x1b")
+	for _, told := range []string{"never expires", "and 2 more holders", "waiting  4", "and 3 more", "7 at most"} {
+		require.Contains(t, out, told)
+	}
+	require.Equal(t, 9, strings.Count(out, "\n"), out)
 }
 
 // A foreigner has no name, and what is free has no holder.
@@ -80,9 +84,7 @@ func TestNarrowTable(t *testing.T) {
 // The last fence that wllock gave is of the holder before.
 func TestAForeignerHasNoFence(t *testing.T) {
 	i := distributed.Inspection{Key: "a:b:1", Foreign: true, Fence: 7, Holders: []distributed.Holder{{Left: time.Minute}}}
-	var out strings.Builder
-	Who(&out, i, time.Now())
-	require.NotContains(t, out.String(), "fence")
+	require.NotContains(t, who(i), "fence")
 	require.Empty(t, NewLock(i).Fence)
 }
 
@@ -93,19 +95,15 @@ func TestPermitsAreNotReaders(t *testing.T) {
 		Waiters: []distributed.Waiter{{Instance: "c-aaaaaaaaaa#2", Mode: distributed.Shared, Limit: 2}, {Instance: "d-aaaaaaaaaa#1", Mode: distributed.Shared}},
 	}
 	require.Equal(t, 2, NewLock(i).Waiters[0].Permits)
-	who := func() string {
-		var out strings.Builder
-		Who(&out, i, time.Now())
-		return out.String()
+	for _, told := range []string{
+		"is held, 2 of 2 permits\n", "a-aaaaaaaaaa#1, on a\n", "1. c-aaaaaaaaaa#2, on c, for one of 2 permits\n", "2. d-aaaaaaaaaa#1, on d, for a permit\n",
+	} {
+		require.Contains(t, who(i), told)
 	}
-	require.Contains(t, who(), "is held, 2 of 2 permits\n")
-	require.Contains(t, who(), "a-aaaaaaaaaa#1, on a\n")
-	require.Contains(t, who(), "1. c-aaaaaaaaaa#2, on c, for one of 2 permits\n")
-	require.Contains(t, who(), "2. d-aaaaaaaaaa#1, on d, for a permit\n")
 	i.Waiters = nil
-	require.Contains(t, who(), "is held, permits\n")
+	require.Contains(t, who(i), "is held, permits\n")
 	i.Holders[0].Instance = "a-aaaaaaaaaa"
-	require.Contains(t, who(), "is held, shared\n")
+	require.Contains(t, who(i), "is held, shared\n")
 }
 
 // What could move the cursor, and blanks that make two columns, are quoted.
