@@ -83,7 +83,7 @@ func TestPagesInABrowser(t *testing.T) {
 // look serves the site to a browser, and returns what the harness wrote into its own page.
 func look(t *testing.T, browser string) (all []seen) {
 	t.Helper()
-	out, files := built(t)
+	out, files := built(t, "../..")
 	var pages []string
 	for name := range files {
 		if regexp.MustCompile(`\.html$`).MatchString(name) {

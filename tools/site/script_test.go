@@ -174,7 +174,7 @@ func TestCalculatorWarns(t *testing.T) {
 
 // TestSearchFinds: under the words that people know, the first three hits have the page that answers them.
 func TestSearchFinds(t *testing.T) {
-	_, files := built(t)
+	_, files := built(t, "../..")
 	type hit struct {
 		Address string `json:"a"`
 		Heading string `json:"h"`

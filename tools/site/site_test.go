@@ -22,11 +22,11 @@ const (
 	repository = "https://" + module
 )
 
-// built is the site of this repository.
-func built(t *testing.T) (out string, files map[string]string) {
+// built is the site of this repository, or of another.
+func built(t *testing.T, top string) (out string, files map[string]string) {
 	t.Helper()
 	out = t.TempDir()
-	said, err := build(t, out, "../..")
+	said, err := build(t, out, top)
 	require.NoError(t, err, "every relative link and anchor in README.md and docs/ leads somewhere:\n%s", said)
 	return out, read(t, out)
 }
@@ -82,7 +82,7 @@ var (
 
 // TestEveryAddressLeads looks at what came out, so also at what the layout and the calculator link to.
 func TestEveryAddressLeads(t *testing.T) {
-	_, files := built(t)
+	_, files := built(t, "../..")
 	for name, text := range files {
 		if path.Ext(name) != ".html" {
 			continue
@@ -127,7 +127,7 @@ func shown(t *testing.T, of *regexp.Regexp, text string) string {
 // TestTitlesAgree: a page has one name, in its heading, the window, the navigation and the lists of README.md and docs/README.md.
 // The navigation leaves out what follows a colon.
 func TestTitlesAgree(t *testing.T) {
-	_, files := built(t)
+	_, files := built(t, "../..")
 	for name, text := range files {
 		if path.Ext(name) != ".html" {
 			continue
@@ -148,7 +148,7 @@ func TestTitlesAgree(t *testing.T) {
 
 // TestEveryPackageIsInTheNavigation, which leads to its folder and names the command that shows its documentation.
 func TestEveryPackageIsInTheNavigation(t *testing.T) {
-	_, files := built(t)
+	_, files := built(t, "../..")
 	modules, err := os.ReadFile("../../docs/modules.md")
 	require.NoError(t, err)
 	rows := regexp.MustCompile("(?m)^\\| `([a-z/]+)` \\|").FindAllStringSubmatch(string(modules), -1)
@@ -191,16 +191,13 @@ func TestBrokenLinksAreFound(t *testing.T) {
 }
 
 func TestLinksAreThoseOfTheSite(t *testing.T) {
-	out := t.TempDir()
-	said, err := build(t, out, other(t, map[string]string{
+	_, files := built(t, other(t, map[string]string{
 		"README.md": "# Shop\n[ok](docs/a.md#two-words) [docs/a.md](docs/a.md) [](docs/a.md) " +
 			"[code](main.go#L1) [away](https://example.com/x) ![here](p.svg)",
 		"docs/a.md": "# A & B\n## Two words\n[`README.md`](../README.md#shop) " +
 			"![in words](https://example.com/x.svg) ![here](p.svg) [folder](../docs)",
 		"main.go": "package main", "docs/p.svg": "<svg/>", "p.svg": "<svg/>",
 	}))
-	require.NoError(t, err, said)
-	files := read(t, out)
 	for _, want := range []string{
 		`<a href="./docs/a.html#two-words">ok</a>`, `<a href="` + repository + `/blob/main/main.go#L1">code</a>`,
 		`<a href="./docs/a.html">A &amp; B</a> <a href="./docs/a.html">A &amp; B</a>`, // for a file's name, and for no text
@@ -232,22 +229,17 @@ func TestLongPagesHaveContents(t *testing.T) {
 		name := fmt.Sprint("docs/", len(want))
 		pages[name+".md"], want[name+".html"] = text, n
 	}
-	out := t.TempDir()
-	said, err := build(t, out, other(t, pages))
-	require.NoError(t, err, said)
-	files := read(t, out)
+	_, files := built(t, other(t, pages))
 	for name, n := range want {
 		require.Equal(t, n, strings.Count(files[name], `<li class="l`), "%.60s", pages[strings.TrimSuffix(name, "html")+"md"])
 	}
 }
 
 func TestAnchorsAreThoseOfTheHost(t *testing.T) {
-	out := t.TempDir()
-	said, err := build(t, out, other(t, map[string]string{"README.md": "# Twice\n## Twice\n## `a.b`: c?\n## What is promised\n" +
+	_, files := built(t, other(t, map[string]string{"README.md": "# Twice\n## Twice\n## `a.b`: c?\n## What is promised\n" +
 		"## `Do`, `Guard` & more\n## Coming from wllock (Java)\n## snake_case – Größe 2\n"}))
-	require.NoError(t, err, said)
 	var found []string
-	for _, m := range regexp.MustCompile(`<h\d id="([^"]*)"`).FindAllStringSubmatch(read(t, out)["index.html"], -1) {
+	for _, m := range regexp.MustCompile(`<h\d id="([^"]*)"`).FindAllStringSubmatch(files["index.html"], -1) {
 		found = append(found, html.UnescapeString(m[1]))
 	}
 	require.Equal(t, []string{"twice", "twice-1", "ab-c", "what-is-promised", "do-guard--more",
