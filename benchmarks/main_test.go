@@ -5,9 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,6 +18,7 @@ import (
 	"github.com/wllock/wllock/benchmarks/internal/load"
 	"github.com/wllock/wllock/benchmarks/internal/report"
 	"github.com/wllock/wllock/benchmarks/internal/server"
+	"github.com/wllock/wllock/internal/testproc"
 	"github.com/wllock/wllock/internal/testscope"
 )
 
@@ -74,23 +75,6 @@ func TestGroupsHaveContendersAndScenariosOfTheirOwn(t *testing.T) {
 	require.ErrorContains(t, err, "none of hot-8x16 is in the chosen groups")
 	_, err = parse([]string{"-groups", "redlock", "-contenders", "zk.Lock"}, nil)
 	require.ErrorContains(t, err, "none of them takes part")
-}
-
-func TestAGroupHasItsOwnFiles(t *testing.T) {
-	testscope.Long(t, "plays whole sales or runs")
-	needRedis(t)
-	dir := t.TempDir()
-	var out, errs bytes.Buffer
-	args := []string{"-groups", "redlock,backends", "-contenders", "wllock,redsync-5ms,memory,memory-turns", "-duration", "50ms", "-rounds", "1", "-out", dir}
-	require.Equal(t, 0, run(t.Context(), args, &out, &errs), "%s%s", &out, &errs)
-	for _, name := range []string{"redlock.json", "redlock.md", "redlock-8x16.svg", "backends.md", "backends-8x16.svg"} {
-		assert.FileExists(t, filepath.Join(dir, name))
-	}
-	assert.NoFileExists(t, filepath.Join(dir, "results.md"))
-	text, err := os.ReadFile(filepath.Join(dir, "backends.md"))
-	require.NoError(t, err)
-	assert.Contains(t, string(text), "-groups redlock,backends", "the command that makes it")
-	assert.Regexp(t, `\| memory \|.*\| 0 \| grew [0-9,]+ times \|`, string(text))
 }
 
 // Every service that is there for other purposes starts, serves wllock and what it is compared with, and counts requests.
@@ -155,24 +139,33 @@ func TestLimitsAndFloorsFollowTheScenario(t *testing.T) {
 
 func needRedis(t *testing.T) {
 	t.Helper()
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		if os.Getenv("WLLOCK_REQUIRE_SERVERS") == "1" {
-			t.Fatal("redis-server is not in PATH")
-		}
-		t.Skip("redis-server is not in PATH")
-	}
+	_, err := testproc.Find("redis-server")
+	testproc.Need(t, err)
 }
 
+// A group has files of its own.
 func TestAShortRunWritesAllFiles(t *testing.T) {
 	testscope.Long(t, "plays whole sales or runs")
 	needRedis(t)
-	dir := filepath.Join(t.TempDir(), "results")
-	var out, errs bytes.Buffer
-	args := []string{"-scenarios", "hot-8x16", "-contenders", "wllock,redislock,PING", "-duration", "50ms", "-rounds", "2", "-out", dir}
-	require.Equal(t, 0, run(t.Context(), args, &out, &errs), "%s%s", &out, &errs)
+	written := func(flags string) (dir string) {
+		dir = filepath.Join(t.TempDir(), "results")
+		var out, errs bytes.Buffer
+		require.Equal(t, 0, run(t.Context(), append(strings.Fields(flags), "-duration", "50ms", "-out", dir), &out, &errs), "%s%s", &out, &errs)
+		return dir
+	}
+	dir := written("-scenarios hot-8x16 -contenders wllock,redislock,PING -rounds 2")
 	for _, name := range []string{"results.json", "results.md", "hot-8x16.svg"} {
 		assert.FileExists(t, filepath.Join(dir, name))
 	}
+	dir = written("-groups redlock,backends -contenders wllock,redsync-5ms,memory,memory-turns -rounds 1")
+	for _, name := range []string{"redlock.json", "redlock.md", "redlock-8x16.svg", "backends.md", "backends-8x16.svg"} {
+		assert.FileExists(t, filepath.Join(dir, name))
+	}
+	assert.NoFileExists(t, filepath.Join(dir, "results.md"))
+	text, err := os.ReadFile(filepath.Join(dir, "backends.md"))
+	require.NoError(t, err)
+	assert.Contains(t, string(text), "-groups redlock,backends", "the command that makes it")
+	assert.Regexp(t, `\| memory \|.*\| 0 \| grew [0-9,]+ times \|`, string(text))
 }
 
 func TestAnInterruptEndsTheRunSoon(t *testing.T) {

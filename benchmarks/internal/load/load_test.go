@@ -69,10 +69,32 @@ func TestALockThatExcludesHasNoViolations(t *testing.T) {
 	assert.Zero(t, r.CommandsPerOp)
 }
 
-func TestALockThatDoesNotIsFound(t *testing.T) {
-	r, err := machine(t).Run(t.Context(), fake(noLock{}), hot, Loopback, 50*time.Millisecond)
-	require.NoError(t, err)
-	assert.Positive(t, r.Violations)
+func TestTooManyInsideAreFound(t *testing.T) {
+	m := with(t, server.Memory)
+	readers, permits := hot, Scenario{Name: "test", Instances: 3, Workers: 3, Work: time.Millisecond, Jitter: 0.5, Permits: 8}
+	readers.Readers = 0.8
+	enough := permits
+	enough.Permits = 9
+	for name, c := range map[string]struct {
+		contender contender.Contender
+		scenario  Scenario
+		found     bool
+	}{
+		"without a lock":         {fake(noLock{}), hot, true},
+		"9 inside for 8 permits": {fake(noLock{}), permits, true},
+		"9 inside for 9 permits": {fake(noLock{}), enough, false},
+		"readers beside writers": {instances(readWrite(true)), readers, true},
+		"readers together":       {instances(readWrite(false)), readers, false},
+	} {
+		c.contender.Store = server.Memory
+		r, err := m.Run(t.Context(), c.contender, c.scenario, Loopback, 100*time.Millisecond)
+		require.NoError(t, err)
+		assert.Positive(t, r.Ops, name)
+		assert.Equal(t, c.found, r.Violations > 0, name)
+		if c.scenario.Permits > 0 {
+			assert.Positive(t, r.Wait.Count, name)
+		}
+	}
 }
 
 func TestCommandsAreCountedExactly(t *testing.T) {
