@@ -20,7 +20,7 @@ import (
 	"github.com/wllock/wllock/internal/testscope"
 )
 
-// block is a fenced block of Go on a page.
+// block is a fenced block on a page.
 type block struct {
 	page, text string
 	line       int
@@ -34,7 +34,6 @@ func (b block) program() bool { return strings.HasPrefix(b.text, "package main\n
 // pages are what a reader sees of the repository.
 func pages(t *testing.T) []string {
 	t.Helper()
-	_ = os.Getenv("PAGES_SUM") // changes with them: see the Makefile
 	all, err := filepath.Glob("../docs/*.md")
 	require.NoError(t, err)
 	top, err := filepath.Glob("../*.md")
@@ -42,16 +41,16 @@ func pages(t *testing.T) []string {
 	return append(append(all, top...), "../benchmarks/README.md")
 }
 
-func goBlocks(t *testing.T) (all []block) {
+// blocks returns the fenced blocks of that language on a page, in order.
+func blocks(t *testing.T, page, language string) (found []block) {
 	t.Helper()
-	for _, page := range pages(t) {
-		text, err := os.ReadFile(page)
-		require.NoError(t, err)
-		for _, m := range regexp.MustCompile("(?ms)^```go\n(.*?)^```$").FindAllSubmatchIndex(text, -1) {
-			all = append(all, block{page, string(text[m[2]:m[3]]), 1 + strings.Count(string(text[:m[2]]), "\n")})
+	text := read(t, page)
+	for _, m := range regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$").FindAllStringSubmatchIndex(text, -1) {
+		if text[m[2]:m[3]] == language {
+			found = append(found, block{page, text[m[4]:m[5]], 1 + strings.Count(text[:m[4]], "\n")})
 		}
 	}
-	return all
+	return found
 }
 
 // TestGoOnEveryPageCompiles: a block is a whole program, or stands in a file of this repository, where a test runs it or vet sees it,
@@ -62,7 +61,11 @@ func TestGoOnEveryPageCompiles(t *testing.T) {
 	known := sources(t)
 	files := map[string]string{"shop/shop.go": shopMessages, "bank/bank.go": bankMessages}
 	var at []string
-	for _, b := range goBlocks(t) {
+	var all []block
+	for _, page := range pages(t) {
+		all = append(all, blocks(t, page, "go")...)
+	}
+	for _, b := range all {
 		switch {
 		case b.program():
 			files[fmt.Sprintf("b%d/main.go", len(files))] = fmt.Sprintf("//line %v\n%s", b, b.text)
@@ -194,4 +197,51 @@ func takenForGranted(text string) (names []string, err error) {
 		}
 	}
 	return names, nil
+}
+
+// recipes are the files that the page of the recipes shows: everything here that is tested.
+var recipes = []string{"*.go", "service/*.go", "service/*.yaml", "service/shopclient/*.go"}
+
+// TestBlocksOfTheRecipesAreTested: the paragraphs of a block stand in one file, in this order, as they are but for their indentation.
+func TestBlocksOfTheRecipesAreTested(t *testing.T) {
+	t.Parallel()
+	var files []string
+	for _, pattern := range recipes {
+		found, err := filepath.Glob("recipes/" + pattern)
+		require.NoError(t, err)
+		for _, name := range found {
+			files = append(files, unindented(read(t, name)))
+		}
+	}
+	found := regexp.MustCompile("(?ms)^```[a-z]+\n(.*?)^```$").FindAllStringSubmatch(read(t, "../docs/recipes.md"), -1)
+	require.Greater(t, len(found), 10)
+	for _, b := range found {
+		in := slices.ContainsFunc(files, func(file string) bool { return quotes(file, unindented(b[1])) })
+		assert.True(t, in, "in no file: %s", b[1])
+		for line := range strings.Lines(b[1]) {
+			assert.LessOrEqual(t, len(strings.ReplaceAll(strings.TrimSuffix(line, "\n"), "\t", "    ")), 106, "a reader has to scroll: %s", line)
+		}
+	}
+}
+
+// read returns a page or a source.
+func read(t *testing.T, name string) string {
+	t.Helper()
+	_ = os.Getenv("PAGES_SUM") // changes with the pages: see the Makefile
+	text, err := os.ReadFile(name)
+	require.NoError(t, err)
+	return string(text)
+}
+
+// Words are where somebody who knows another lock looks for them.
+func TestWordsAreFound(t *testing.T) {
+	t.Parallel()
+	all := strings.ToLower(read(t, "../docs/glossary.md") + read(t, "../docs/recipes.md"))
+	for _, word := range []string{
+		"deadlock", "leader election", "cron", "reentrant", "fencing token", "semaphore", "rate limit", "load shedding", "idempotency", "mutex",
+		"read-write lock", "try lock", "thundering herd", "stampede", "singleflight", "watchdog", "at-least-once", "exactly once", "backpressure",
+		"split brain", "shedlock", "starvation", "timeout", "advisory lock", "optimistic",
+	} {
+		assert.Contains(t, all, word)
+	}
 }

@@ -6,7 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,21 +18,6 @@ import (
 )
 
 const quickStart = "../docs/quickstart.md"
-
-// blocks returns the fenced blocks of that language on a page, in order.
-func blocks(t *testing.T, name, language string) []string {
-	t.Helper()
-	_ = os.Getenv("PAGES_SUM") // changes with the page: see the Makefile
-	page, err := os.ReadFile(name)
-	require.NoError(t, err)
-	var found []string
-	for _, m := range regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$").FindAllSubmatch(page, -1) {
-		if string(m[1]) == language {
-			found = append(found, string(m[2]))
-		}
-	}
-	return found
-}
 
 // program writes a block to a file. It builds as part of this module, because go accepts files from anywhere.
 func program(t *testing.T, text string) string {
@@ -46,18 +31,18 @@ func TestProgramsAreFormatted(t *testing.T) {
 	t.Parallel()
 	found := append(blocks(t, quickStart, "go"), blocks(t, "../README.md", "go")...)
 	require.Len(t, found, 3)
-	for _, text := range found {
-		formatted, err := format.Source([]byte(text))
+	for _, b := range found {
+		formatted, err := format.Source([]byte(b.text))
 		require.NoError(t, err)
-		assert.Equal(t, string(formatted), text, "gofmt would change it")
+		assert.Equal(t, string(formatted), b.text, "%v: gofmt would change it", b)
 	}
 }
 
 func TestQuickStartPrintsWhatItSays(t *testing.T) {
 	t.Parallel()
-	out, err := exec.CommandContext(t.Context(), "go", "run", program(t, blocks(t, quickStart, "go")[0])).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "go", "run", program(t, blocks(t, quickStart, "go")[0].text)).CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	assert.Contains(t, blocks(t, quickStart, ""), string(out))
+	assert.True(t, slices.ContainsFunc(blocks(t, quickStart, ""), func(b block) bool { return b.text == string(out) }), "%s", out)
 }
 
 // TestQuickStartBuildsAgainstAClone types the commands of the page into a module beside this repository. What it needs has been downloaded.
@@ -66,26 +51,26 @@ func TestQuickStartBuildsAgainstAClone(t *testing.T) {
 	t.Parallel()
 	root, err := filepath.Abs("..")
 	require.NoError(t, err)
-	require.Contains(t, blocks(t, quickStart, "")[1], "=../wllock\n")
-	module := filepath.Dir(program(t, blocks(t, quickStart, "go")[0]))
+	require.Contains(t, blocks(t, quickStart, "")[1].text, "=../wllock\n")
+	module := filepath.Dir(program(t, blocks(t, quickStart, "go")[0].text))
 	require.NoError(t, os.Symlink(root, filepath.Join(module, "../wllock")))
-	shell := exec.CommandContext(t.Context(), "sh", "-ec", "go mod init shop\n"+blocks(t, quickStart, "")[1]+"go run .")
+	shell := exec.CommandContext(t.Context(), "sh", "-ec", "go mod init shop\n"+blocks(t, quickStart, "")[1].text+"go run .")
 	shell.Dir, shell.Env = module, append(os.Environ(), "GOWORK=off", "GOPROXY=off", "GOSUMDB=off", "GOFLAGS=-mod=mod")
 	out, err := shell.CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	require.Contains(t, string(out), blocks(t, quickStart, "")[2])
+	require.Contains(t, string(out), blocks(t, quickStart, "")[2].text)
 }
 
 // TestREADMEPrintsWhatItSays, over a Redis of its own.
 func TestREADMEPrintsWhatItSays(t *testing.T) {
 	t.Parallel()
 	const page, server = "../README.md", "localhost:6379"
-	text := blocks(t, page, "go")[0]
+	text := blocks(t, page, "go")[0].text
 	require.Contains(t, text, server)
 	file := program(t, strings.Replace(text, server, redistest.Start(t).Addr, 1))
 	out, err := exec.CommandContext(t.Context(), "go", "run", file).CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	assert.Equal(t, blocks(t, page, "")[0], string(out))
+	assert.Equal(t, blocks(t, page, "")[0].text, string(out))
 }
 
 // answersTest is run with the second program of the quick start, as its package.
@@ -128,7 +113,7 @@ func TestAnswers(t *testing.T) {
 func TestServiceOfTheQuickStartBlamesTheClientForABadKey(t *testing.T) {
 	testscope.Long(t, "plays whole sales or runs")
 	t.Parallel()
-	file := program(t, blocks(t, quickStart, "go")[1])
+	file := program(t, blocks(t, quickStart, "go")[1].text)
 	test := filepath.Join(filepath.Dir(file), "main_test.go")
 	require.NoError(t, os.WriteFile(test, []byte(answersTest), 0o600))
 	out, err := exec.CommandContext(t.Context(), "go", "test", file, test).CombinedOutput()

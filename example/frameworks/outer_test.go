@@ -1,6 +1,8 @@
 package frameworks_test
 
 import (
+	"io"
+	"log"
 	"net/http"
 	"testing"
 
@@ -25,6 +27,7 @@ func TestBehindOuterMiddleware(t *testing.T) {
 	t.Run("chi", func(t *testing.T) {
 		routes := func(g guard, h http.Handler, outer ...guard) http.Handler {
 			router := chi.NewRouter()
+			router.Use(middleware.RequestLogger(&middleware.DefaultLogFormatter{Logger: log.New(io.Discard, "", 0)})) // wraps the writer
 			router.Use(outer...)
 			router.With(g).Method(http.MethodPost, "/orders/{id}", h)
 			return router

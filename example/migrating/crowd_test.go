@@ -119,9 +119,13 @@ func sleep(ctx context.Context, d time.Duration) {
 // ours starts a service on wllock, with the settings of the guide.
 func ours(t *testing.T, s *redistest.Server, name string, lib library, gap time.Duration) service {
 	t.Helper()
-	l := locker(t, s, lib.pattern, gap)
+	return on(name, locker(t, s, lib.pattern, gap), lib.do)
+}
+
+// on is a service with a Locker.
+func on(name string, l *wllock.Locker, do do, opts ...wllock.CallOption) service {
 	return service{name, func(ctx context.Context, work func()) error {
-		return lib.do(ctx, l, func(context.Context) error { work(); return nil })
+		return do(ctx, l, func(context.Context) error { work(); return nil }, opts...)
 	}}
 }
 

@@ -3,6 +3,8 @@ package migrating
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/redis/rueidis/rueidislock"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/config"
@@ -66,11 +69,14 @@ var libraries = map[string]library{
 // openRedsync uses its defaults: 8 s, 32 tries, 50 to 250 ms apart.
 func openRedsync(t *testing.T, s *redistest.Server) process {
 	t.Helper()
-	all := redsync.New(goredis.NewPool(s.Client()))
+	return mutexes(redsync.New(goredis.NewPool(s.Client())), key)
+}
+
+func mutexes(all *redsync.Redsync, key string, opts ...redsync.Option) process {
 	release := func(m *redsync.Mutex) { _, _ = m.Unlock() }
 	return process{
 		turn: func(ctx context.Context, work func()) error {
-			m := all.NewMutex(key)
+			m := all.NewMutex(key, opts...)
 			if err := m.LockContext(ctx); err != nil {
 				return err
 			}
@@ -79,7 +85,7 @@ func openRedsync(t *testing.T, s *redistest.Server) process {
 			return nil
 		},
 		try: func(ctx context.Context) (func(), bool) {
-			m := all.NewMutex(key)
+			m := all.NewMutex(key, opts...)
 			return func() { release(m) }, m.TryLockContext(ctx) == nil
 		},
 	}
@@ -138,3 +144,14 @@ func openRueidis(majority int32) func(*testing.T, *redistest.Server) process {
 		}
 	}
 }
+
+// TestGuideSaysWhatIsTested: the settings in docs/migrating.md are those of the tests.
+func TestGuideSaysWhatIsTested(t *testing.T) {
+	guide, err := os.ReadFile("../../docs/migrating.md")
+	require.NoError(t, err)
+	for name, l := range libraries {
+		require.Contains(t, string(guide), fmt.Sprintf("| `%s` | `%v` |", l.pattern, l.gap), name)
+	}
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

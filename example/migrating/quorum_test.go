@@ -25,33 +25,25 @@ func TestQuorum(t *testing.T) {
 	servers := []*redistest.Server{redistest.Start(t), redistest.Start(t), redistest.Start(t)}
 	old, new1, new2 := redsyncOn(servers), redlockOn(t, servers), redlockOn(t, servers)
 
-	m := old.NewMutex(quorumKey)
-	require.NoError(t, m.LockContext(t.Context()))
+	release, ok := old.try(t.Context())
+	require.True(t, ok)
 	require.ErrorIs(t, new1.Do(t.Context(), "orders", "42", nothing, wllock.NoWait()), wllock.ErrHeld)
-	_, err := m.Unlock()
-	require.NoError(t, err)
+	release()
 	require.NoError(t, new1.Do(t.Context(), "orders", "42", func(ctx context.Context) error {
-		require.Error(t, old.NewMutex(quorumKey).TryLockContext(ctx))
+		_, ok := old.try(ctx)
+		require.False(t, ok)
 		return nil
 	}))
 
-	people().share(t, enough, quorumOurs("new 1", new1), quorumOurs("new 2", new2), service{"old", func(ctx context.Context, work func()) error {
-		m := old.NewMutex(quorumKey, redsync.WithRetryDelay(20*time.Millisecond))
-		if err := m.LockContext(ctx); err != nil {
-			return err
-		}
-		defer func() { _, _ = m.Unlock() }()
-		work()
-		return nil
-	}})
+	people().share(t, enough, on("new 1", new1, one), on("new 2", new2, one), service{"old", old.turn})
 }
 
-func redsyncOn(servers []*redistest.Server) *redsync.Redsync {
+func redsyncOn(servers []*redistest.Server) process {
 	var pools []redsyncredis.Pool
 	for _, s := range servers {
 		pools = append(pools, goredis.NewPool(s.Client()))
 	}
-	return redsync.New(pools...)
+	return mutexes(redsync.New(pools...), quorumKey, redsync.WithRetryDelay(20*time.Millisecond))
 }
 
 func redlockOn(t *testing.T, servers []*redistest.Server) *wllock.Locker {
@@ -68,10 +60,4 @@ func redlockOn(t *testing.T, servers []*redistest.Server) *wllock.Locker {
 	require.NoError(t, b.Vouch(t.Context())) // no server has forgotten anything: they are new
 	t.Cleanup(func() { require.NoError(t, l.Close(context.Background())) })
 	return l
-}
-
-func quorumOurs(name string, l *wllock.Locker) service {
-	return service{name, func(ctx context.Context, work func()) error {
-		return l.Do(ctx, "orders", "42", func(context.Context) error { work(); return nil })
-	}}
 }

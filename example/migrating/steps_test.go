@@ -84,12 +84,7 @@ func TestTriesNeedNoGap(t *testing.T) {
 	require.ErrorIs(t, l.do(t.Context(), patient, nothing, wllock.NoWait()), wllock.ErrHeld)
 	s.Do("FLUSHALL")
 
-	tries := func(name string) service {
-		us := locker(t, s, l.pattern, 0)
-		return service{name, func(ctx context.Context, work func()) error {
-			return l.do(ctx, us, func(context.Context) error { work(); return nil }, wllock.NoWait())
-		}}
-	}
+	tries := func(name string) service { return on(name, locker(t, s, l.pattern, 0), l.do, wllock.NoWait()) }
 	old := l.open(t, s)
 	people().share(t, enough, tries("new 1"), tries("new 2"), service{"old", func(ctx context.Context, work func()) error {
 		release, ok := old.try(ctx)

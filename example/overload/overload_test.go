@@ -4,13 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/xml"
-	"errors"
 	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,47 +16,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/wllock/wllock"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// pipes is a listener without a network, so that it works in a bubble.
-type pipes struct {
-	conns chan net.Conn
-	once  sync.Once
-	shut  chan struct{}
-}
-
-func newPipes() *pipes { return &pipes{conns: make(chan net.Conn), shut: make(chan struct{})} }
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.shut:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error {
-	p.once.Do(func() { close(p.shut) })
-	return nil
-}
-
-func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
-
-func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	client, server := net.Pipe()
-	select {
-	case p.conns <- server:
-		return client, nil
-	case <-p.shut:
-	case <-ctx.Done():
-	}
-	return nil, errors.Join(net.ErrClosed, client.Close(), server.Close())
-}
 
 var small = load{
 	hold: 20 * time.Millisecond, times: 10, patience: time.Second, warmUp: 1500 * time.Millisecond, measured: 3 * time.Second,
@@ -68,9 +31,10 @@ var small = load{
 // ofLoad returns the result of a load with a threshold. In a bubble only holds and waits take time.
 func ofLoad(t *testing.T, l load, of trial) (p point) {
 	synctest.Test(t, func(t *testing.T) {
-		net := newPipes()
+		listener := bufconn.Listen(1 << 16) // a network would not work in a bubble
+		dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return listener.DialContext(ctx) }
 		var err error
-		p, err = measure(t.Context(), l, of, net, net.dial)
+		p, err = measure(t.Context(), l, of, listener, dial)
 		require.NoError(t, err)
 	})
 	return p

@@ -22,7 +22,7 @@ func TestMissingValueIsComputedOnce(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
 	var computed atomic.Int32
-	lockers := openThree(t, "redis://"+server.Addr)
+	lockers := openThree(t, server)
 	caches := map[*wllock.Locker]*recipes.Cache{}
 	for _, l := range lockers {
 		caches[l] = recipes.NewCache(recipes.Cache{Redis: client, TTL: time.Minute, Compute: func(_ context.Context, key string) (string, error) {
@@ -47,7 +47,7 @@ func TestFailedComputationIsTriedAgain(t *testing.T) {
 		err := away
 		away = nil
 		return "value", err
-	}}, open(t, "redis://"+server.Addr))
+	}}, open(t, server))
 	_, err := cache.Get(t.Context(), "42")
 	require.EqualError(t, err, "the database is away")
 	value, err := cache.Get(t.Context(), "42")
@@ -88,7 +88,7 @@ func TestNoReaderSeesHalfOfACatalog(t *testing.T) {
 		return errors.Join(err, set("2000", n))
 	}
 	until := time.Now().Add(time.Second)
-	inEach(openThree(t, "redis://"+server.Addr), 5, func(l *wllock.Locker, i int) {
+	inEach(openThree(t, server), 5, func(l *wllock.Locker, i int) {
 		catalog := &recipes.Catalog{Locker: l, Redis: client, Load: load, TTL: time.Minute}
 		for time.Now().Before(until) {
 			prices, err := catalog.Prices(t.Context())

@@ -20,7 +20,6 @@ import (
 func TestJobsOfACustomerAreDoneInOrder(t *testing.T) {
 	t.Parallel()
 	const customers, jobs = 6, 10
-	redis := redistest.Start(t)
 	pool := database(t, fmt.Sprintf(`INSERT INTO customers (id) SELECT n FROM generate_series(1, %d) n`, customers),
 		fmt.Sprintf(`INSERT INTO jobs (customer, what) SELECT c, j FROM generate_series(1, %d) j, generate_series(1, %d) c ORDER BY j`, jobs, customers))
 	var mu sync.Mutex // guards done
@@ -37,7 +36,7 @@ func TestJobsOfACustomerAreDoneInOrder(t *testing.T) {
 		done[customer] = append(done[customer], job)
 		return nil
 	}
-	inEach(openThree(t, "redis://"+redis.Addr), 2, func(l *wllock.Locker, _ int) {
+	inEach(openThree(t, redistest.Start(t)), 2, func(l *wllock.Locker, _ int) {
 		w := &recipes.Workers{Locker: l, Pool: pool, Do: work}
 		for assert.NoError(t, t.Context().Err()) && query[int](t, pool, `SELECT count(*) FROM jobs`) > 0 {
 			_, err := w.Round(t.Context())

@@ -42,14 +42,13 @@ func send(t *testing.T, h http.Handler, method, target, customer, key, body stri
 
 func TestPostWorksOnce(t *testing.T) {
 	t.Parallel()
-	redis := redistest.Start(t)
 	pool := database(t, `INSERT INTO accounts (id, balance) VALUES ('a', 0)`)
 	pay := func(ctx context.Context, tx pgx.Tx, _ []byte) (int, []byte, error) {
 		time.Sleep(50 * time.Millisecond) // so that repeats come in the middle
 		_, err := tx.Exec(ctx, `UPDATE accounts SET balance = balance + 1`)
 		return http.StatusCreated, []byte("paid"), err
 	}
-	inEach(openThree(t, "redis://"+redis.Addr), 5, func(l *wllock.Locker, _ int) {
+	inEach(openThree(t, redistest.Start(t)), 5, func(l *wllock.Locker, _ int) {
 		status, answer := post(t, recipes.Idempotent(l, pool, byHeader, pay), "k1", "1 EUR")
 		for status == http.StatusTooManyRequests { // others take too long
 			status, answer = post(t, recipes.Idempotent(l, pool, byHeader, pay), "k1", "1 EUR")

@@ -30,7 +30,7 @@ func TestOutboxIsSentByOneLeaderAfterTheOther(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
 		ends[i] = end
 		o := &recipes.Outbox{
-			Locker: open(t, "redis://"+redis.Addr, wllock.WithLeaseTTL(time.Second)), Pool: pool, Every: 10 * time.Millisecond,
+			Locker: open(t, redis, wllock.WithLeaseTTL(time.Second)), Pool: pool, Every: 10 * time.Millisecond,
 			Send: func(_ context.Context, id int64, _ string) error {
 				mu.Lock()
 				defer mu.Unlock()

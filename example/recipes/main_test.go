@@ -3,7 +3,6 @@ package recipes_test
 import (
 	"context"
 	"errors"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -16,20 +15,15 @@ import (
 	"github.com/wllock/wllock/distributed/redislock"
 	"github.com/wllock/wllock/example/recipes"
 	"github.com/wllock/wllock/internal/dbtest"
+	"github.com/wllock/wllock/internal/redistest"
 )
 
-func TestMain(m *testing.M) {
-	if scheduler := os.Getenv(schedulerVariable); scheduler != "" {
-		schedulerProcess(scheduler)
-		return
-	}
-	goleak.VerifyTestMain(dbtest.Main(m))
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(dbtest.Main(m)) }
 
 // open returns the Locker of one more process: it has connections of its own.
-func open(t testing.TB, redis string, opts ...wllock.Option) *wllock.Locker {
+func open(t testing.TB, redis *redistest.Server, opts ...wllock.Option) *wllock.Locker {
 	t.Helper()
-	backend, err := redislock.Open(redis)
+	backend, err := redislock.Open("redis://" + redis.Addr)
 	require.NoError(t, err)
 	l, err := wllock.New("shop", backend, append(opts, wllock.WithOwnedBackend())...)
 	require.NoError(t, err)
@@ -81,7 +75,7 @@ func patient(fn func() error) error {
 	}
 }
 
-func openThree(t testing.TB, redis string, opts ...wllock.Option) []*wllock.Locker {
+func openThree(t testing.TB, redis *redistest.Server, opts ...wllock.Option) []*wllock.Locker {
 	t.Helper()
 	return []*wllock.Locker{open(t, redis, opts...), open(t, redis, opts...), open(t, redis, opts...)}
 }

@@ -20,7 +20,6 @@ import (
 func TestPartnerHasSoManyCallsAtATime(t *testing.T) {
 	t.Parallel()
 	const limit = 4
-	redis := redistest.Start(t)
 	var now, most, calls atomic.Int32
 	api := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		calls.Add(1)
@@ -34,7 +33,7 @@ func TestPartnerHasSoManyCallsAtATime(t *testing.T) {
 	}))
 	defer api.Close()
 	defer api.Client().CloseIdleConnections()
-	inEach(openThree(t, "redis://"+redis.Addr), 10, func(l *wllock.Locker, i int) {
+	inEach(openThree(t, redistest.Start(t)), 10, func(l *wllock.Locker, i int) {
 		p := &recipes.Partner{Locker: l, Client: api.Client(), Limit: limit}
 		if i == 5 {
 			assert.NoError(t, p.Renew(t.Context(), func(context.Context) error {
@@ -55,7 +54,6 @@ func TestPartnerHasSoManyCallsAtATime(t *testing.T) {
 
 func TestPartnerThatFailsFreesItsPermit(t *testing.T) {
 	t.Parallel()
-	redis := redistest.Start(t)
 	var fine atomic.Bool
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if !fine.Swap(true) {
@@ -66,7 +64,7 @@ func TestPartnerThatFailsFreesItsPermit(t *testing.T) {
 	}))
 	defer api.Close()
 	defer api.Client().CloseIdleConnections()
-	p := &recipes.Partner{Locker: open(t, "redis://"+redis.Addr), Client: api.Client(), Limit: 1}
+	p := &recipes.Partner{Locker: open(t, redistest.Start(t)), Client: api.Client(), Limit: 1}
 	_, err := p.Get(t.Context(), api.URL)
 	require.EqualError(t, err, "the partner answered 502 Bad Gateway")
 	answer, err := p.Get(t.Context(), api.URL)

@@ -97,12 +97,11 @@ func inBothShops(t *testing.T, test func(t *testing.T, s stocked)) {
 
 func TestThreeProcessesSellWhatThereIs(t *testing.T) {
 	t.Parallel()
-	redis := redistest.Start(t)
 	for name, kind := range shops(t) {
 		t.Run(name, func(t *testing.T) {
 			var sold, gone atomic.Int64
 			s := kind(t)
-			inEach(openThree(t, "redis://"+redis.Addr), 10, func(l *wllock.Locker, i int) {
+			inEach(openThree(t, redistest.Start(t)), 10, func(l *wllock.Locker, i int) {
 				err := patient(func() error {
 					_, err := s.open(l).sell(t.Context(), "1000", fmt.Sprint(l.Instance(), i))
 					return err

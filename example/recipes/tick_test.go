@@ -33,9 +33,13 @@ func (s skewed) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 type starter func(t *testing.T, l *wllock.Locker, late, atLeast time.Duration, report wllock.Func) (stop func())
 
 func startCron(t *testing.T, l *wllock.Locker, late, atLeast time.Duration, report wllock.Func) (stop func()) {
-	once := recipes.Once(t.Context(), l, "report", atLeast, report)
+	return startEach(t, "* * * * *", late, recipes.Once(t.Context(), l, "report", atLeast, report))
+}
+
+// startEach starts the crontab of a process whose clock is late.
+func startEach(t *testing.T, spec string, late time.Duration, job func()) (stop func()) {
 	c := cron.New()
-	_, err := c.AddFunc("* * * * *", func() { time.Sleep(late); once() })
+	_, err := c.AddFunc(spec, func() { time.Sleep(late); job() })
 	require.NoError(t, err)
 	c.Start()
 	return func() { <-c.Stop().Done() }
@@ -124,11 +128,7 @@ func TestEveryTicksFromTheStartOfEachProcess(t *testing.T) {
 	total := 0
 	for _, n := range fleet(t, 10, 25*time.Second, func(t *testing.T, l *wllock.Locker, _, atLeast time.Duration, report wllock.Func) func() {
 		time.Sleep(26 * time.Second) // started one after the other
-		c := cron.New()
-		_, err := c.AddJob("@every 1m", recipes.Once(t.Context(), l, "report", atLeast, report))
-		require.NoError(t, err)
-		c.Start()
-		return func() { <-c.Stop().Done() }
+		return startEach(t, "@every 1m", 0, recipes.Once(t.Context(), l, "report", atLeast, report))
 	}) {
 		total += n
 	}

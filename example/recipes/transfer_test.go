@@ -17,9 +17,8 @@ import (
 
 func TestTransfersInBothDirections(t *testing.T) {
 	t.Parallel()
-	redis := redistest.Start(t)
 	pool := database(t, `INSERT INTO accounts (id, balance) VALUES ('a', 1000), ('b', 1000)`)
-	inEach(openThree(t, "redis://"+redis.Addr), 20, func(l *wllock.Locker, i int) {
+	inEach(openThree(t, redistest.Start(t)), 20, func(l *wllock.Locker, i int) {
 		from, to := "a", "b"
 		if i%2 == 0 {
 			from, to = to, from

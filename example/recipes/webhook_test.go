@@ -29,7 +29,6 @@ func deliver(t *testing.T, h http.Handler, event string) int {
 // Five events of one order, each delivered by three processes at once, twice.
 func TestWebhookAppliesEachEventOnce(t *testing.T) {
 	t.Parallel()
-	redis := redistest.Start(t)
 	pool := database(t, `INSERT INTO accounts (id, balance) VALUES ('a', 0)`)
 	var inside atomic.Int32
 	apply := func(ctx context.Context, tx pgx.Tx, _ recipes.Event) error {
@@ -38,7 +37,7 @@ func TestWebhookAppliesEachEventOnce(t *testing.T) {
 		_, err := tx.Exec(ctx, `UPDATE accounts SET balance = balance + 1`)
 		return err
 	}
-	inEach(openThree(t, "redis://"+redis.Addr), 10, func(l *wllock.Locker, i int) {
+	inEach(openThree(t, redistest.Start(t)), 10, func(l *wllock.Locker, i int) {
 		h := &recipes.Webhook{Locker: l, Pool: pool, Apply: apply}
 		event := fmt.Sprintf(`{"id": "e%d", "order": "7", "kind": "paid"}`, i%5)
 		for tries := 1; deliver(t, h, event) != http.StatusOK; tries++ { // the partner sends it again

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -57,4 +59,21 @@ func TestAnOrderStandsWhenItsReleaseFails(t *testing.T) {
 	one.link.Observable = deaf{one.link.Observable}
 	_, err := withBackendOnly(t.Context(), &instance{crew: one}, "b")
 	assert.NoError(t, err)
+}
+
+// Visitors come while earlier ones wait, otherwise a database that stands still would be asked once.
+func TestVisitorsDoNotWaitForEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var n atomic.Int32
+		over := make(chan struct{})
+		time.AfterFunc(4*visitInterval+visitInterval/2, func() { close(over) })
+		waits := visitors(t.Context(), over, func(context.Context) {
+			if n.Add(1) == 2 {
+				return // no connection
+			}
+			time.Sleep(time.Second)
+		})
+		assert.Len(t, waits, 5)
+		assert.Contains(t, waits, time.Second)
+	})
 }

@@ -40,10 +40,11 @@ func play(ctx context.Context, args ...string) (status int, stdout, stderr strin
 	return status, out.String(), errs.String()
 }
 
-func TestWllockSellsEachPieceOnce(t *testing.T) {
-	status, stdout, stderr := play(t.Context(), strings.Fields(longLease+"-wait 1m -json -buyers 60 -stock 20 -threshold 10 -ramp 20ms")...)
+// rounds plays the four rounds with those flags, and returns what it reports.
+func rounds(t *testing.T, flags string) (all []Report, verdict string) {
+	t.Helper()
+	status, stdout, stderr := play(t.Context(), strings.Fields(longLease+"-wait 1m -json "+flags)...)
 	require.Equal(t, StatusOK, status, stderr)
-
 	var got struct {
 		Rounds  []Report `json:"rounds"`
 		Verdict string   `json:"verdict"`
@@ -52,29 +53,29 @@ func TestWllockSellsEachPieceOnce(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(stdout), &got))
 	require.Len(t, got.Rounds, 4)
 	assert.True(t, got.OK)
-	for _, r := range got.Rounds {
+	return got.Rounds, got.Verdict
+}
+
+func TestWllockSellsEachPieceOnce(t *testing.T) {
+	all, verdict := rounds(t, "-buyers 60 -stock 20 -threshold 10 -ramp 20ms")
+	for _, r := range all {
 		assert.Zero(t, r.Failed, "%s: %s", r.Round, r.Failure)
 		assert.Equal(t, 4*60, r.Sold+r.SoldOut+r.Refused, "%s: each buyer gets one answer", r.Round)
 	}
-	noLock, oneTier, wllock, batches := got.Rounds[0], got.Rounds[1], got.Rounds[2], got.Rounds[3]
+	noLock, oneTier, wllock, batches := all[0], all[1], all[2], all[3]
 	assert.Positive(t, noLock.Oversold, "a round without a lock that does not oversell shows nothing")
 	assert.Equal(t, 20, oneTier.Sold)
 	assert.Equal(t, 20, wllock.Sold)
 	assert.Equal(t, 20, batches.Sold)
 	assert.Zero(t, wllock.FenceViolations+batches.FenceViolations)
 	assert.Less(t, wllock.Requests, oneTier.Requests)
-	assert.Contains(t, got.Verdict, fmt.Sprintf("wllock with %d requests", wllock.Requests))
+	assert.Contains(t, verdict, fmt.Sprintf("wllock with %d requests", wllock.Requests))
 }
 
 func TestTheQueueRefusesBeyondItsThreshold(t *testing.T) {
-	status, stdout, stderr := play(t.Context(), strings.Fields(longLease+"-wait 1m -json -instances 1 -buyers 50 -stock 40 -threshold 5 -ramp 0s")...)
-	require.Equal(t, StatusOK, status, stderr)
-	var got struct {
-		Rounds []Report `json:"rounds"`
-	}
-	require.NoError(t, json.Unmarshal([]byte(stdout), &got))
-	assert.Positive(t, got.Rounds[2].Refused)
-	assert.Less(t, got.Rounds[2].Sold, 40, "refused buyers bought nothing")
+	all, _ := rounds(t, "-instances 1 -buyers 50 -stock 40 -threshold 5 -ramp 0s")
+	assert.Positive(t, all[2].Refused)
+	assert.Less(t, all[2].Sold, 40, "refused buyers bought nothing")
 }
 
 func TestPlainLinesAndATable(t *testing.T) {

@@ -14,8 +14,10 @@ import (
 
 	"github.com/wllock/wllock/example/flashsale/internal/sqlshop"
 	"github.com/wllock/wllock/internal/dbtest"
+	"github.com/wllock/wllock/internal/etcdtest"
 	"github.com/wllock/wllock/internal/redistest"
 	"github.com/wllock/wllock/internal/testscope"
+	"github.com/wllock/wllock/internal/zktest"
 )
 
 // modeSale runs the comparison and returns the lines of its table.
@@ -142,4 +144,37 @@ func TestTheMedianAndTheBest(t *testing.T) {
 	slow.OthersP99 = 2
 	assert.Equal(t, []Report{quick, broken}, best([]Report{slow, quick, report("none", 16, 89), report("lock", 1, 1), broken, broken}, 3),
 		"95 is as good as 100, and others wait less; 89 is not")
+}
+
+// TestTheLockInTheDatabaseOfTheStock has the databases of servers.
+func TestASaleOverEachLockService(t *testing.T) {
+	testscope.Long(t, "plays whole sales or runs")
+	t.Parallel()
+	for name, url := range map[string]func(*testing.T) string{
+		"etcd":      func(t *testing.T) string { return "etcd://" + etcdtest.Start(t).Addr },
+		"ZooKeeper": func(t *testing.T) string { return "zk://" + zktest.Start(t).Addr + "/sale" },
+		"SQLite":    func(t *testing.T) string { return "sqlite://" + filepath.Join(t.TempDir(), "locks.db") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, _, stderr := play(t.Context(), strings.Fields(longLease+"-wait 1m -buyers 20 -stock 10 -ramp 20ms -backend "+url(t))...)
+			require.Equal(t, StatusOK, status, stderr)
+		})
+	}
+}
+
+// The lock in the same database as the stock, so that a database is all it takes. Not on SQLite, where the lock and the orders
+// would wait for each other: a file has one writer at a time.
+func TestTheLockInTheDatabaseOfTheStock(t *testing.T) {
+	t.Parallel()
+	for name, url := range map[string]func(*testing.T) string{
+		"PostgreSQL": func(t *testing.T) string { return dbtest.SharedPostgres(t).URL() },
+		"MariaDB":    func(t *testing.T) string { return dbtest.SharedMariaDB(t).URL() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := url(t)
+			got := modeSale(t, "-procs 2 -mode lock -buyers 5 -stock 10 -threshold 100 -pool 2 -db "+db+" -backend "+db)
+			require.Len(t, got, 1)
+			assert.Equal(t, 10, got[0].Sold)
+		})
+	}
 }

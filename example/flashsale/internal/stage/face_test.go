@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"strings"
 	"testing"
 
@@ -112,12 +111,7 @@ func TestEvents(t *testing.T) {
 	h, end := mounted(t)
 	server := httptest.NewServer(h)
 	defer server.Close()
-	at, err := url.JoinPath(server.URL, "/face/events")
-	require.NoError(t, err)
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at, http.NoBody)
-	require.NoError(t, err)
-	resp, err := server.Client().Do(r)
-	require.NoError(t, err)
+	resp := send(t, http.MethodGet, server.URL+"/face/events", "")
 	defer resp.Body.Close()
 	assert.Equal(t, "text/event-stream", resp.Header.Get("Content-Type"))
 	lines := bufio.NewScanner(resp.Body)

@@ -220,10 +220,7 @@ func metricsAfterLoad(t *testing.T) string {
 	require.ErrorIs(t, store.locker.Do(t.Context(), "product", "other", nothing, wllock.NoWait()), wllock.ErrUnavailable)
 	assert.Equal(t, http.StatusServiceUnavailable, post(t, server.Client(), server.URL), "no fence, no order")
 
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/metrics", http.NoBody)
-	require.NoError(t, err)
-	resp, err := server.Client().Do(r)
-	require.NoError(t, err)
+	resp := send(t, http.MethodGet, server.URL+"/metrics", "")
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)

@@ -1,14 +1,13 @@
 package stage
 
 import (
-	"bufio"
 	"context"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,25 +20,9 @@ import (
 
 // The whole program over a real listener, started with flags and stopped as by a signal.
 func TestServe(t *testing.T) {
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	out, in := io.Pipe()
-	status := make(chan int, 1)
-	go func() {
-		status <- program.Run(ctx, []string{"-serve", "127.0.0.1:0", "-stock", "1", "-ttl", "30s", "-wait", "1m"}, io.Discard, in)
-		in.Close()
-	}()
-	said, err := bufio.NewReader(out).ReadString('\n')
-	require.NoError(t, err)
-	go func() { _, _ = io.Copy(io.Discard, out) }()
-	base := regexp.MustCompile(`http://[^/]+`).FindString(said)
-
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	base := strings.TrimSuffix(servePage(t, "-serve", "127.0.0.1:0", "-stock", "1", "-ttl", "30s", "-wait", "1m"), "/")
 	ask := func(method, path string) (int, string) {
-		r, err := http.NewRequestWithContext(t.Context(), method, base+path, http.NoBody)
-		require.NoError(t, err)
-		resp, err := client.Do(r)
-		require.NoError(t, err)
+		resp := send(t, method, base+path, "")
 		defer resp.Body.Close()
 		body, err := io.ReadAll(resp.Body)
 		require.NoError(t, err)
@@ -59,13 +42,9 @@ func TestServe(t *testing.T) {
 	_, page := ask(http.MethodGet, "/debug/wllock")
 	assert.Contains(t, page, "0 waiting")
 
-	listening := regexp.MustCompile(`127[^/]+`).FindString(said)
-	failed, told := serve(t.Context(), "-serve", listening)
+	failed, told := serve(t.Context(), "-serve", strings.TrimPrefix(base, "http://"))
 	assert.Equal(t, sale.StatusFailed, failed)
 	assert.Contains(t, told, "address already in use")
-
-	stop()
-	assert.Equal(t, sale.StatusOK, <-status)
 }
 
 func TestServeNeedsItsBackend(t *testing.T) {

@@ -2,48 +2,38 @@ package stage
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/wllock/wllock/distributed/memlock"
-	"github.com/wllock/wllock/example/flashsale/internal/sale"
 	"github.com/wllock/wllock/example/flashsale/internal/sqlshop"
 	"github.com/wllock/wllock/internal/testproc"
 )
 
-// Two servers, each with its own Locker and connections, share one file.
-func TestServersShareOneStock(t *testing.T) {
-	const stock, buyers = 10, 20
-	s := sale.Settings{DB: "sqlite:" + filepath.Join(t.TempDir(), "shop.db"), Stock: stock, Threshold: buyers, Wait: time.Minute}
-	backend := memlock.New()
+// Two servers in processes of their own, with nothing in common but a file and the one beside it.
+func TestProcessesShareOneStock(t *testing.T) {
+	const stock, buyers = 10, 12
+	file := filepath.Join(t.TempDir(), "shop.db")
 	var sold, gone atomic.Int32
 	var all sync.WaitGroup
 	for range 2 {
-		store := openTestStore(t, s, backend)
-		t.Cleanup(func() { assert.NoError(t, store.close(context.WithoutCancel(t.Context()))) })
-		server := store.handler()
+		server := launchServer(t, "-db "+file+" -stock "+fmt.Sprint(stock))
 		for range buyers {
 			all.Go(func() {
-				w := httptest.NewRecorder()
-				server.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/orders/"+servedProduct, http.NoBody))
-				switch w.Code {
+				switch answer := untilAnswered(t, "http://"+server.Addr); answer {
 				case http.StatusCreated:
 					sold.Add(1)
 				case http.StatusGone:
 					gone.Add(1)
 				default:
-					t.Errorf("%d: %s", w.Code, w.Body)
+					t.Errorf("answered %d", answer)
 				}
 			})
 		}
@@ -51,26 +41,6 @@ func TestServersShareOneStock(t *testing.T) {
 	all.Wait()
 	assert.EqualValues(t, stock, sold.Load())
 	assert.EqualValues(t, 2*buyers-stock, gone.Load())
-}
-
-// Two servers in processes of their own, with nothing in common but a file and the one beside it.
-func TestProcessesShareOneStock(t *testing.T) {
-	const stock, buyers = 10, 12
-	file := filepath.Join(t.TempDir(), "shop.db")
-	var sold atomic.Int32
-	var all sync.WaitGroup
-	for range 2 {
-		server := launchServer(t, "-db "+file+" -stock "+fmt.Sprint(stock))
-		for range buyers {
-			all.Go(func() {
-				if untilAnswered(t, "http://"+server.Addr) == http.StatusCreated {
-					sold.Add(1)
-				}
-			})
-		}
-	}
-	all.Wait()
-	assert.EqualValues(t, stock, sold.Load())
 	shop, err := sqlshop.Open("sqlite:"+file, 1, nil)
 	require.NoError(t, err)
 	defer shop.Close()

@@ -21,14 +21,22 @@ import (
 	"github.com/wllock/wllock/internal/testscope"
 )
 
+// send sends a request over a connection of its own.
+func send(t *testing.T, method, address, form string) *http.Response {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+	r, err := http.NewRequestWithContext(t.Context(), method, address, strings.NewReader(form))
+	require.NoError(t, err)
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	resp, err := client.Do(r)
+	require.NoError(t, err)
+	return resp
+}
+
 // watch returns the first state for which ok holds.
 func watch(t *testing.T, page string, ok func(pageState) bool) (state pageState) {
 	t.Helper()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, page+"face/events", http.NoBody)
-	require.NoError(t, err)
-	resp, err := client.Do(r)
-	require.NoError(t, err)
+	resp := send(t, http.MethodGet, page+"face/events", "")
 	defer resp.Body.Close()
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(nil, 1<<20)
@@ -47,12 +55,7 @@ func watch(t *testing.T, page string, ok func(pageState) bool) (state pageState)
 
 func press(t *testing.T, page, path string, form url.Values) int {
 	t.Helper()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, page+"face/"+path, strings.NewReader(form.Encode()))
-	require.NoError(t, err)
-	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	resp, err := client.Do(r)
-	require.NoError(t, err)
+	resp := send(t, http.MethodPost, page+"face/"+path, form.Encode())
 	resp.Body.Close()
 	return resp.StatusCode
 }

@@ -42,8 +42,6 @@ func (s *shop) Order(ctx context.Context, _ *shoppb.OrderRequest) (*shoppb.Order
 
 // call starts the shop behind a guard, and sends one order.
 func (s *shop) call(t *testing.T, l *wllock.Locker) error {
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
 	count := func(ctx context.Context, r any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 		if s.before != nil {
 			s.before(s.tries.Add(1))
@@ -51,8 +49,15 @@ func (s *shop) call(t *testing.T, l *wllock.Locker) error {
 		return next(ctx, r)
 	}
 	key := grpcguard.KeyFrom(func(r *shoppb.OrderRequest) string { return r.GetProductId() })
-	server := grpc.NewServer(grpc.ChainUnaryInterceptor(count,
-		grpcguard.UnaryServerInterceptor(l, "product", key, grpcguard.WithCallOptions(wllock.NoWait()))))
+	return order(t, s, count, grpcguard.UnaryServerInterceptor(l, "product", key, grpcguard.WithCallOptions(wllock.NoWait())))
+}
+
+// order serves a shop, and sends it one order.
+func order(t *testing.T, s shoppb.ShopServer, guards ...grpc.UnaryServerInterceptor) error {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	server := grpc.NewServer(grpc.ChainUnaryInterceptor(guards...))
 	shoppb.RegisterShopServer(server, s)
 	served := make(chan struct{})
 	go func() { defer close(served); _ = server.Serve(listener) }()
@@ -100,20 +105,8 @@ func TestLostOrderIsNotTriedAgain(t *testing.T) {
 
 // The pushback replaces the backoff, which would be at most 0.1 s.
 func TestClientWaitsForAsLongAsTheServerSays(t *testing.T) {
-	s := &pushing{}
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	server := grpc.NewServer()
-	shoppb.RegisterShopServer(server, s)
-	served := make(chan struct{})
-	go func() { defer close(served); _ = server.Serve(listener) }()
-	defer func() { server.Stop(); <-served }()
-	conn, err := shopclient.Dial(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	require.NoError(t, err)
-	defer conn.Close()
 	begin := time.Now()
-	_, err = shoppb.NewShopClient(conn).Order(t.Context(), &shoppb.OrderRequest{})
-	require.NoError(t, err)
+	require.NoError(t, order(t, &pushing{}))
 	require.GreaterOrEqual(t, time.Since(begin), 500*time.Millisecond)
 }
 
