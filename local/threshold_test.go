@@ -122,6 +122,7 @@ func TestWaitersAreCountedNoLongerThanTheLimitDoes(t *testing.T) {
 		require.EqualValues(t, 2, counted.Load())
 		require.Equal(t, local.Passed, holder.turn.Pass())
 		require.EqualValues(t, 1, counted.Load(), "at once")
+		synctest.Wait()
 		end(q, all[0], all[1])
 	})
 	bubble(t, "shared, and again", func(t *testing.T, q *queue) {
