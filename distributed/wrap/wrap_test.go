@@ -66,8 +66,8 @@ func TestDecoratedBackendConforms(t *testing.T) {
 	}})
 }
 
-// The grant of a place is wrapped, too. It is its receiver's from then on, also when its claim window is over.
-func TestGrantIsWrapped(t *testing.T) {
+// granted runs a test of a decorated place whose grant has just come, one of a second.
+func granted(t *testing.T, f func(t *testing.T, b *counting, place distributed.Place)) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := memlock.New()
 		defer memory.Close()
@@ -77,12 +77,32 @@ func TestGrantIsWrapped(t *testing.T) {
 		_, place, err := b.Enter(t.Context(), distributed.Request{Key: "a:b:c", Instance: "b", TTL: time.Second})
 		require.NoError(t, err)
 		require.NoError(t, held.Release(t.Context()))
+		f(t, b, place)
+	})
+}
+
+// The grant of a place is wrapped, too. It is its receiver's from then on, also when its claim window is over.
+func TestGrantIsWrapped(t *testing.T) {
+	granted(t, func(t *testing.T, b *counting, place distributed.Place) {
 		lease := <-place.Granted()
 		require.NoError(t, place.Leave(t.Context()))
 		time.Sleep(2 * time.Second)
 		require.True(t, lease.Healthy())
 		require.NoError(t, lease.Release(t.Context()))
 		require.EqualValues(t, 4, b.requests.Load())
+	})
+}
+
+func TestUnreadGrantIsReleasedAfterItsClaimWindow(t *testing.T) {
+	granted(t, func(t *testing.T, b *counting, place distributed.Place) {
+		window := distributed.ClaimWindow(time.Second)
+		time.Sleep(window * 9 / 10)
+		require.EqualValues(t, 3, b.requests.Load())
+		time.Sleep(window / 10)
+		synctest.Wait()
+		require.EqualValues(t, 4, b.requests.Load(), "it is released")
+		_, ok := <-place.Granted()
+		require.False(t, ok, "the place was lost")
 	})
 }
 
