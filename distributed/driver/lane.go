@@ -223,13 +223,13 @@ func (ln *Lane[W]) work() {
 			a.queued = false
 		}
 		ln.mu.Unlock()
-		sent := some[:0] // self stays as it is
-		for _, a := range some {
-			if a.begun() {
-				sent = append(sent, a)
-			}
+		switch { // self is never written, since others read it
+		case n > 1:
+			some = slices.DeleteFunc(some, func(a *Attempt[W]) bool { return !a.begun() })
+		case !some[0].begun():
+			some = nil
 		}
-		if !ln.send(ln.ctx, sent) {
+		if !ln.send(ln.ctx, some) {
 			ln.mu.Lock()
 			ln.stops()
 			ln.mu.Unlock()

@@ -166,7 +166,7 @@ func (c *simClient) end() {
 func (c *simClient) leave(a *simAttempt, now time.Time) {
 	a.until = time.Time{}
 	r := &simRequest{a: a, call: a.wire.leave(), by: now.Add(a.ttl)}
-	if a.enters == 1 && a.state == leased && !a.shared() && c.process.gap == 0 && a.number%4 > 0 { // else it is known that somebody waits
+	if a.enters == 1 && a.state == leased && !a.shared() && c.process.gap == 0 && a.number%4 == 0 { // else it is known that somebody waits
 		r.call = a.wire.release(a.first)
 	}
 	a.state = ended
