@@ -69,7 +69,7 @@ type process struct {
 	letter string
 	faults []string      // of its next requests; guarded by s.mu, as all below
 	held   *conn.Call    // see deliver
-	next   chan struct{} // closed when another request is answered that a request waits for
+	next   chan struct{} // has a value for each answer since a request that waits for them
 }
 
 func (s *stage) Key(name string) string { return s.system + ":" + name }
@@ -185,8 +185,11 @@ func (p *process) Do(ctx context.Context, calls ...*conn.Call) {
 	}
 }
 
+// overtaking is how many requests overtake a release: the next enter, and the leave by which that enter gives the release up.
+const overtaking = 2
+
 // do makes a call, or has a fault: its answer is lost, it is refused, it is held up, its caller goes, or it is lost itself; or the next
-// request overtakes it.
+// requests overtake it.
 func (p *process) do(ctx context.Context, c *conn.Call) {
 	regular := slices.Contains([]*conn.Script{heartbeatScript, renewScript, renewAllScript, renewOneScript}, c.Script)
 	if p.s.Muted(p.letter) || regular && !p.s.Awaits(p.letter) {
@@ -198,27 +201,28 @@ func (p *process) do(ctx context.Context, c *conn.Call) {
 	if len(p.faults) > 0 && !regular {
 		fault, p.faults = p.faults[0], p.faults[1:]
 	}
-	next := p.next
-	p.next = nil
 	if fault == "overtaken" {
-		p.next = make(chan struct{})
+		p.next = make(chan struct{}, overtaking)
 	}
-	overtaken := p.next
+	next := p.next
 	p.s.mu.Unlock()
 	switch fault {
 	case "overtaken":
 		p.s.Say(p.letter, text+" (overtaken)")
-		select {
-		case <-overtaken:
-		case <-time.After(patience):
+		for range overtaking {
+			select {
+			case <-next:
+			case <-time.After(patience):
+			}
 		}
 		fallthrough
 	case "":
 		answered := p.s.Sent(p.letter)
 		p.Transport.Do(ctx, c)
 		answered(text + p.answer(c))
-		if next != nil {
-			close(next)
+		select {
+		case next <- struct{}{}:
+		default:
 		}
 		return
 	case "answer":
