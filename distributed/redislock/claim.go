@@ -110,6 +110,7 @@ func (d half) Enter(ctx context.Context, a *attempt, prev *driver.Prev[claim]) (
 		return driver.Standing{}, conn.Unavailable("enter", conn.Refusal(fmt.Errorf("the server answers %q", r.kind)))
 	}
 	a.Wire.sole.Store(c.Tries == 1)
+	stands := d.stands(a, r, sent) // before prev is dropped: what drops it tells the server the latest fence
 	// An earlier try may have released prev, been granted the lock, and have expired since: the server remembers that prev has ended only
 	// while the lock names the later attempt.
 	repeatedLate := c.Tries > 1 && sent.Sub(begin) > a.Window/2
@@ -121,7 +122,7 @@ func (d half) Enter(ctx context.Context, a *attempt, prev *driver.Prev[claim]) (
 	default:
 		prev.Settle(driver.Removed)
 	}
-	return d.stands(a, r, sent), nil
+	return stands, nil
 }
 
 // asPrev names the lease that enter is to release first. Nil is none.
