@@ -22,6 +22,8 @@ ALL   := $(shell awk '/^\t\./ { print $$1 "/..." }' go.work)
 CORE  := ./distributed/redislock . ./internal/behavior ./local ./internal/tenure ./internal/outage ./internal/deadline ./internal/conn \
 	./distributed ./distributed/keepalive ./distributed/memlock ./distributed/locktest ./middleware/httpguard ./middleware/ratelimit \
 	./config ./debug ./wllocktest
+# The engine below them runs in both ways: under the detector its schedules from many seeds are skipped.
+TWICE := ./distributed/driver ./distributed/driver/register
 PLAIN := ./benchmarks/... ./example/frameworks/... ./example/migrating/... ./example/recipes/...
 RACED := $(filter-out $(PLAIN),$(ALL))
 STAGES = race benchmarks unraced databases tools# of make test-all, beside lint
@@ -66,7 +68,7 @@ test-all: ## all tests, under the race detector where it tells more; lint, bench
 install:
 	+@tools/stages compiler servers
 short-race: compiler servers gotestsum # a server may be late once
-	@CGO_ENABLED=1 $(SHORT) --rerun-fails --post-run-command "tools/results repeats" --packages "$(CORE)" -- $(SHORTFLAGS) -race
+	@CGO_ENABLED=1 $(SHORT) --rerun-fails --post-run-command "tools/results repeats" --packages "$(CORE) $(TWICE)" -- $(SHORTFLAGS) -race
 short-alone: gotestsum # of the root, which has few dependencies. Tests of allocations skip under the detector
 	@$(SHORT) -- $(SHORTFLAGS) $$(tools/tested alone $(ALONE) $(NOT_CORE))
 	@$(GO) test -short -run AllocatesLittle $(TESTFLAGS) .
