@@ -2,12 +2,14 @@ package recipes
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/fenced"
 )
 
 // Workers does the jobs of each customer in order and one at a time, and those of different customers at once.
@@ -15,6 +17,7 @@ import (
 type Workers struct {
 	Locker *wllock.Locker
 	Pool   *pgxpool.Pool
+	Fences *fenced.Guard
 	Do     func(ctx context.Context, customer, job string) error
 }
 
@@ -42,40 +45,30 @@ func (w *Workers) Round(ctx context.Context) (done int, err error) {
 	return done, nil
 }
 
-// serve does the jobs of one customer, the oldest first.
+// serve does the jobs of one customer, the oldest first. Each transaction claims the customer.
 func (w *Workers) serve(ctx context.Context, customer string) (done int, err error) {
-	held, _ := wllock.HeldFrom(ctx)
-	fence := int64(held.Fence())
-	claimed, err := w.Pool.Exec(ctx,
-		`UPDATE customers SET fence = $1 WHERE id = $2 AND fence < $1`, fence, customer)
-	if err == nil && claimed.RowsAffected() == 0 {
-		err = ErrOvertaken // every job has a customer, so the row exists
-	}
-	for err == nil {
+	for {
 		var id int64
 		var what string
-		err = w.Pool.QueryRow(ctx,
-			`SELECT id, what FROM jobs WHERE customer = $1 ORDER BY id LIMIT 1`, customer).Scan(&id, &what)
-		if errors.Is(err, pgx.ErrNoRows) {
+		err := w.Fences.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+			return tx.QueryRowContext(ctx,
+				`SELECT id, what FROM jobs WHERE customer = $1 ORDER BY id LIMIT 1`, customer).Scan(&id, &what)
+		})
+		if errors.Is(err, sql.ErrNoRows) {
 			return done, nil
 		}
 		if err == nil {
 			err = w.Do(ctx, customer, what)
 		}
 		if err == nil {
-			err = w.finish(ctx, customer, id, fence)
-			done++
+			err = w.Fences.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+				_, err := tx.ExecContext(ctx, `DELETE FROM jobs WHERE id = $1`, id)
+				return err
+			})
 		}
+		if err != nil {
+			return done, err
+		}
+		done++
 	}
-	return done, err
-}
-
-// finish removes a job if the claim still stands.
-func (w *Workers) finish(ctx context.Context, customer string, job, fence int64) error {
-	gone, err := w.Pool.Exec(ctx, `DELETE FROM jobs WHERE id = $1
-		AND EXISTS (SELECT FROM customers WHERE id = $2 AND fence = $3 FOR UPDATE)`, job, customer, fence)
-	if err == nil && gone.RowsAffected() == 0 {
-		err = ErrOvertaken
-	}
-	return err
 }

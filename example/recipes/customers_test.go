@@ -13,6 +13,7 @@ import (
 
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/example/recipes"
+	"github.com/wllock/wllock/fenced"
 	"github.com/wllock/wllock/internal/redistest"
 	"github.com/wllock/wllock/wllocktest"
 )
@@ -20,8 +21,9 @@ import (
 func TestJobsOfACustomerAreDoneInOrder(t *testing.T) {
 	t.Parallel()
 	const customers, jobs = 6, 10
-	pool := database(t, fmt.Sprintf(`INSERT INTO customers (id) SELECT n FROM generate_series(1, %d) n`, customers),
-		fmt.Sprintf(`INSERT INTO jobs (customer, what) SELECT c, j FROM generate_series(1, %d) j, generate_series(1, %d) c ORDER BY j`, jobs, customers))
+	pool := database(t, fmt.Sprintf(`INSERT INTO jobs (customer, what) SELECT c, j FROM generate_series(1, %d) j, generate_series(1, %d) c ORDER BY j`,
+		jobs, customers))
+	guard := fences(t, pool)
 	var mu sync.Mutex // guards done
 	done := map[string][]string{}
 	var now, most atomic.Int32 // jobs at once
@@ -37,7 +39,7 @@ func TestJobsOfACustomerAreDoneInOrder(t *testing.T) {
 		return nil
 	}
 	inEach(openThree(t, redistest.Start(t)), 2, func(l *wllock.Locker, _ int) {
-		w := &recipes.Workers{Locker: l, Pool: pool, Do: work}
+		w := &recipes.Workers{Locker: l, Pool: pool, Fences: guard, Do: work}
 		for assert.NoError(t, t.Context().Err()) && query[int](t, pool, `SELECT count(*) FROM jobs`) > 0 {
 			_, err := w.Round(t.Context())
 			assert.NoError(t, err)
@@ -56,15 +58,15 @@ func TestJobsOfACustomerAreDoneInOrder(t *testing.T) {
 // A worker whose lock was lost does not go on with the next job.
 func TestOvertakenWorkerStops(t *testing.T) {
 	t.Parallel()
-	pool := database(t, `INSERT INTO customers (id) VALUES ('1')`, `INSERT INTO jobs (customer, what) VALUES ('1', 'a'), ('1', 'b')`)
+	pool := database(t, `INSERT INTO jobs (customer, what) VALUES ('1', 'a'), ('1', 'b')`)
 	var done []string
-	w := &recipes.Workers{Locker: wllocktest.New(t), Pool: pool, Do: func(ctx context.Context, _, job string) error {
+	w := &recipes.Workers{Locker: wllocktest.New(t), Pool: pool, Fences: fences(t, pool), Do: func(ctx context.Context, _, job string) error {
 		done = append(done, job)
-		_, err := pool.Exec(ctx, `UPDATE customers SET fence = fence + 1`) // a later holder
+		_, err := pool.Exec(ctx, `UPDATE wllock_fences SET writer = writer + 1`) // a later holder
 		return err
 	}}
 	_, err := w.Round(t.Context())
-	require.ErrorIs(t, err, recipes.ErrOvertaken)
+	require.ErrorIs(t, err, fenced.ErrFenced)
 	require.Equal(t, []string{"a"}, done)
 	require.EqualValues(t, 2, query[int64](t, pool, `SELECT count(*) FROM jobs`))
 }

@@ -21,6 +21,7 @@ func TestOutboxIsSentByOneLeaderAfterTheOther(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	pool := database(t)
+	guard := fences(t, pool)
 	var mu sync.Mutex // guards sent and by
 	var sent []int64
 	by := map[int]bool{}
@@ -30,7 +31,7 @@ func TestOutboxIsSentByOneLeaderAfterTheOther(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
 		ends[i] = end
 		o := &recipes.Outbox{
-			Locker: open(t, redis, wllock.WithLeaseTTL(time.Second)), Pool: pool, Every: 10 * time.Millisecond,
+			Locker: open(t, redis, wllock.WithLeaseTTL(time.Second)), Fences: guard, Every: 10 * time.Millisecond,
 			Send: func(_ context.Context, id int64, _ string) error {
 				mu.Lock()
 				defer mu.Unlock()
@@ -56,5 +57,5 @@ func TestOutboxIsSentByOneLeaderAfterTheOther(t *testing.T) {
 	for i, id := range sent {
 		require.EqualValues(t, i+1, id)
 	}
-	require.Positive(t, query[int64](t, pool, `SELECT fence FROM leaders`))
+	require.Positive(t, query[int64](t, pool, `SELECT writer FROM wllock_fences`))
 }

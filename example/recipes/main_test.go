@@ -8,12 +8,14 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed/redislock"
 	"github.com/wllock/wllock/example/recipes"
+	"github.com/wllock/wllock/fenced"
 	"github.com/wllock/wllock/internal/dbtest"
 	"github.com/wllock/wllock/internal/redistest"
 )
@@ -46,6 +48,17 @@ func database(t testing.TB, rows ...string) *pgxpool.Pool {
 		require.NoError(t, err)
 	}
 	return pool
+}
+
+// fences returns a Guard for a database of the recipes.
+func fences(t testing.TB, pool *pgxpool.Pool) *fenced.Guard {
+	t.Helper()
+	db := stdlib.OpenDBFromPool(pool)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	g, err := fenced.New(db, fenced.PostgreSQL)
+	require.NoError(t, err)
+	require.NoError(t, g.Migrate(t.Context()))
+	return g
 }
 
 // query returns the one value that a query has.

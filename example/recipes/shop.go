@@ -2,22 +2,20 @@ package recipes
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/fenced"
 )
 
 // Schema is what the recipes keep in PostgreSQL.
 const Schema = `
 CREATE TABLE stock (
-	id    TEXT PRIMARY KEY,
-	qty   BIGINT NOT NULL,
-	fence BIGINT NOT NULL DEFAULT 0 -- of the last holder of the lock that has claimed the row
+	id  TEXT PRIMARY KEY,
+	qty BIGINT NOT NULL
 );
 CREATE TABLE orders (
 	customer TEXT NOT NULL,
@@ -28,8 +26,7 @@ CREATE TABLE orders (
 );
 CREATE TABLE accounts (
 	id      TEXT PRIMARY KEY,
-	balance BIGINT NOT NULL,
-	fence   BIGINT NOT NULL DEFAULT 0
+	balance BIGINT NOT NULL
 );
 CREATE TABLE answers (
 	customer TEXT NOT NULL,
@@ -40,18 +37,10 @@ CREATE TABLE answers (
 	PRIMARY KEY (customer, key)
 );
 CREATE TABLE events (id TEXT PRIMARY KEY);
-CREATE TABLE customers (
-	id    TEXT PRIMARY KEY,
-	fence BIGINT NOT NULL DEFAULT 0
-);
 CREATE TABLE jobs (
 	id       BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-	customer TEXT NOT NULL REFERENCES customers (id),
+	customer TEXT NOT NULL,
 	what     TEXT NOT NULL
-);
-CREATE TABLE leaders (
-	id    TEXT PRIMARY KEY,
-	fence BIGINT NOT NULL DEFAULT 0
 );
 CREATE TABLE outbox (
 	id   BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -64,13 +53,12 @@ var (
 	ErrNoProduct = errors.New("no such product")
 	ErrNoOrder   = errors.New("an order needs a customer and an id")
 	ErrOther     = errors.New("this id belongs to an order of another product")
-	ErrOvertaken = errors.New("a later holder of the lock has claimed the row")
 )
 
 // Shop sells from PostgreSQL.
 type Shop struct {
 	Locker *wllock.Locker
-	Pool   *pgxpool.Pool
+	Fences *fenced.Guard // of a database/sql pool. pgx has stdlib.OpenDBFromPool
 }
 
 // Order is for one piece. Its id is the customer's: two customers may choose the same.
@@ -82,58 +70,39 @@ func (s *Shop) Sell(ctx context.Context, o Order) (left int64, err error) {
 		return 0, ErrNoOrder
 	}
 	err = s.Locker.Do(ctx, "product", o.Product, func(ctx context.Context) error { // the lock first
-		held, _ := wllock.HeldFrom(ctx)
-		return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) (err error) { // commits, then the release
-			left, err = sell(ctx, tx, o, int64(held.Fence()))
+		return s.Fences.Tx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) { // it commits
+			left, err = sell(ctx, tx, o)
 			return err
 		})
 	}, wllock.WithWait(2*time.Second))
 	return left, err
 }
 
-func sell(ctx context.Context, tx pgx.Tx, o Order, fence int64) (left int64, err error) {
-	qty, err := claim(ctx, tx, o.Product, fence) // the first statement
-	if err != nil {
-		return 0, err
-	}
+func sell(ctx context.Context, tx *sql.Tx, o Order) (left int64, err error) {
 	var product string
-	err = tx.QueryRow(ctx, `SELECT product, remain FROM orders WHERE customer = $1 AND id = $2`,
+	err = tx.QueryRowContext(ctx, `SELECT product, remain FROM orders WHERE customer = $1 AND id = $2`,
 		o.Customer, o.ID).Scan(&product, &left)
 	switch {
 	case err == nil && product != o.Product:
 		return 0, ErrOther
-	case !errors.Is(err, pgx.ErrNoRows):
+	case !errors.Is(err, sql.ErrNoRows):
 		return left, err // a repeat: the same answer
-	case qty == 0:
-		return 0, ErrSoldOut
 	}
-	done, err := tx.Exec(ctx, // this, and every later write
-		`UPDATE stock SET qty = $1 WHERE id = $2 AND fence = $3`, qty-1, o.Product, fence)
-	if err == nil && done.RowsAffected() == 0 {
-		err = ErrOvertaken
+	err = tx.QueryRowContext(ctx, `SELECT qty FROM stock WHERE id = $1`, o.Product).Scan(&left)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return 0, fmt.Errorf("%w: %q", ErrNoProduct, o.Product)
+	case err == nil && left == 0:
+		err = ErrSoldOut
 	}
 	if err != nil {
 		return 0, err
 	}
-	_, err = tx.Exec(ctx, `INSERT INTO orders (customer, id, product, remain) VALUES ($1, $2, $3, $4)`,
-		o.Customer, o.ID, o.Product, qty-1)
-	return qty - 1, err
-}
-
-// claim reads the row and excludes every holder of a lower fence.
-func claim(ctx context.Context, tx pgx.Tx, product string, fence int64) (qty int64, err error) {
-	err = tx.QueryRow(ctx,
-		`UPDATE stock SET fence = $1 WHERE id = $2 AND fence < $1 RETURNING qty`,
-		fence, product).Scan(&qty)
-	if !errors.Is(err, pgx.ErrNoRows) {
-		return qty, err
+	left--
+	_, err = tx.ExecContext(ctx, `UPDATE stock SET qty = $1 WHERE id = $2`, left, o.Product)
+	if err == nil {
+		_, err = tx.ExecContext(ctx, `INSERT INTO orders (customer, id, product, remain) VALUES ($1, $2, $3, $4)`,
+			o.Customer, o.ID, o.Product, left)
 	}
-	var last int64 // no row: which of the two is it?
-	switch err := tx.QueryRow(ctx, `SELECT fence FROM stock WHERE id = $1`, product).Scan(&last); {
-	case errors.Is(err, pgx.ErrNoRows):
-		return 0, fmt.Errorf("%w: %q", ErrNoProduct, product)
-	case err != nil:
-		return 0, err
-	}
-	return 0, fmt.Errorf("%w: it has fence %d, this one %d", ErrOvertaken, last, fence)
+	return left, err
 }

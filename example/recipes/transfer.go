@@ -2,25 +2,25 @@ package recipes
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/fenced"
 )
 
 // Answers of the bank.
 var (
 	ErrNoMoney     = errors.New("not enough money")
+	ErrNoAccount   = errors.New("no such account")
 	ErrBadTransfer = errors.New("a transfer needs two accounts and a positive amount")
 )
 
 // Bank moves money between accounts.
 type Bank struct {
 	Locker *wllock.Locker
-	Pool   *pgxpool.Pool
+	Fences *fenced.Guard
 }
 
 // Transfer holds the locks of both accounts.
@@ -30,7 +30,7 @@ func (b *Bank) Transfer(ctx context.Context, from, to string, amount int64) erro
 	}
 	both := []wllock.Resource{{Name: "account", Key: from}, {Name: "account", Key: to}}
 	return b.Locker.DoAll(ctx, both, func(ctx context.Context) error {
-		return pgx.BeginFunc(ctx, b.Pool, func(tx pgx.Tx) error {
+		return b.Fences.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error { // claims both
 			balance, err := book(ctx, tx, from, -amount)
 			if err == nil && balance < 0 {
 				err = ErrNoMoney
@@ -44,15 +44,12 @@ func (b *Bank) Transfer(ctx context.Context, from, to string, amount int64) erro
 	}, wllock.WithWait(2*time.Second))
 }
 
-// book claims one account for its own fence, and changes it.
-func book(ctx context.Context, tx pgx.Tx, account string, amount int64) (balance int64, err error) {
-	held, _ := wllock.HeldKey(ctx, "account", account)
-	err = tx.QueryRow(ctx,
-		`UPDATE accounts SET fence = $1, balance = balance + $2
-		WHERE id = $3 AND fence < $1 RETURNING balance`,
-		int64(held.Fence()), amount, account).Scan(&balance)
-	if errors.Is(err, pgx.ErrNoRows) {
-		err = ErrOvertaken // or there is no such account: see claim
+// book changes one account.
+func book(ctx context.Context, tx *sql.Tx, account string, amount int64) (balance int64, err error) {
+	err = tx.QueryRowContext(ctx, `UPDATE accounts SET balance = balance + $1 WHERE id = $2 RETURNING balance`,
+		amount, account).Scan(&balance)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = ErrNoAccount
 	}
 	return balance, err
 }

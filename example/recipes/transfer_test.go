@@ -18,12 +18,13 @@ import (
 func TestTransfersInBothDirections(t *testing.T) {
 	t.Parallel()
 	pool := database(t, `INSERT INTO accounts (id, balance) VALUES ('a', 1000), ('b', 1000)`)
+	guard := fences(t, pool)
 	inEach(openThree(t, redistest.Start(t)), 20, func(l *wllock.Locker, i int) {
 		from, to := "a", "b"
 		if i%2 == 0 {
 			from, to = to, from
 		}
-		bank := &recipes.Bank{Locker: l, Pool: pool}
+		bank := &recipes.Bank{Locker: l, Fences: guard}
 		assert.NoError(t, patient(func() error { return bank.Transfer(t.Context(), from, to, 7) }))
 	})
 	require.EqualValues(t, 1000, query[int64](t, pool, `SELECT balance FROM accounts WHERE id = 'a'`))
@@ -33,11 +34,11 @@ func TestTransfersInBothDirections(t *testing.T) {
 func TestTransferRefused(t *testing.T) {
 	t.Parallel()
 	pool := database(t, `INSERT INTO accounts (id, balance) VALUES ('a', 10), ('b', 0)`)
-	bank := &recipes.Bank{Locker: wllocktest.New(t), Pool: pool}
+	bank := &recipes.Bank{Locker: wllocktest.New(t), Fences: fences(t, pool)}
 	require.ErrorIs(t, bank.Transfer(t.Context(), "a", "b", 11), recipes.ErrNoMoney)
 	require.ErrorIs(t, bank.Transfer(t.Context(), "a", "a", 1), recipes.ErrBadTransfer)
 	require.ErrorIs(t, bank.Transfer(t.Context(), "a", "b", -1), recipes.ErrBadTransfer)
-	require.ErrorIs(t, bank.Transfer(t.Context(), "a", "nobody", 1), recipes.ErrOvertaken)
+	require.ErrorIs(t, bank.Transfer(t.Context(), "a", "nobody", 1), recipes.ErrNoAccount)
 	require.EqualValues(t, 10, query[int64](t, pool, `SELECT balance FROM accounts WHERE id = 'a'`))
 }
 

@@ -114,6 +114,7 @@ var outsides = map[string]outside{
 	".":                   measured,
 	"internal/testlocker": underRoot,
 	"debug":               underRoot,
+	"fenced":              underRoot,
 	"wllocktest":          underRoot,
 	"config":              {imports: []string{"github.com/kelseyhightower/envconfig"}},
 

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -16,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
+	_ "github.com/jackc/pgx/v5/stdlib"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.opentelemetry.io/otel/exporters/prometheus"
 	"go.opentelemetry.io/otel/sdk/metric"
@@ -30,6 +31,7 @@ import (
 	"github.com/wllock/wllock/debug"
 	"github.com/wllock/wllock/example/recipes"
 	"github.com/wllock/wllock/example/recipes/service/shoppb"
+	"github.com/wllock/wllock/fenced"
 	"github.com/wllock/wllock/middleware/grpcguard"
 	"github.com/wllock/wllock/middleware/httpguard"
 )
@@ -160,11 +162,18 @@ func run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
+	db, err := sql.Open("pgx", os.Getenv("DATABASE_URL"))
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
+	defer func() { err = errors.Join(err, db.Close()) }()
+	fences, err := fenced.New(db, fenced.PostgreSQL)
+	if err == nil {
+		err = fences.Migrate(ctx)
+	}
+	if err != nil {
+		return err
+	}
 	exporter, err := prometheus.New()
 	if err != nil {
 		return err
@@ -175,7 +184,7 @@ func run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	return (&service{shop: &recipes.Shop{Locker: locker, Pool: pool}}).serve(ctx)
+	return (&service{shop: &recipes.Shop{Locker: locker, Fences: fences}}).serve(ctx)
 }
 
 func main() {
