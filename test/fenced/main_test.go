@@ -4,8 +4,10 @@ package fenced_test
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"fmt"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -23,47 +25,63 @@ import (
 	"github.com/wllock/wllock/internal/dbtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(dbtest.Main(m)) }
+func TestMain(m *testing.M) {
+	text, isChild := os.LookupEnv(childEnv)
+	if !isChild {
+		goleak.VerifyTestMain(dbtest.Main(m))
+	}
+	var c counter
+	err := json.Unmarshal([]byte(text), &c)
+	if err == nil {
+		err = c.run()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
 
 // database is one of a test of its own.
 type database struct {
 	*sql.DB
-	dialect fenced.Dialect
-	kind    string
-	again   func() *sql.DB // more connections, as another process has them
+	dialect     fenced.Dialect
+	driver, dsn string
+	again       func() *sql.DB // more connections, as another process has them
 }
+
+var dialects = map[string]fenced.Dialect{"postgres": fenced.PostgreSQL, "mariadb": fenced.MySQL, "sqlite": fenced.SQLite}
 
 var kinds = map[string]func(t *testing.T) *database{
 	"postgres": func(t *testing.T) *database {
-		return open(t, "postgres", fenced.PostgreSQL, "pgx", dbtest.SharedPostgres(t).URL())
+		return open(t, fenced.PostgreSQL, "pgx", dbtest.SharedPostgres(t).URL())
 	},
-	"mariadb": func(t *testing.T) *database { return mariadb(t, "mariadb", false) },
+	"mariadb": func(t *testing.T) *database { return mariadb(t, false) },
 	"mariadb, found rows": func(t *testing.T) *database {
-		return mariadb(t, "mariadb, found rows", true)
+		return mariadb(t, true)
 	},
 	"sqlite": func(t *testing.T) *database {
 		file := filepath.Join(t.TempDir(), "shop.db")
-		return open(t, "sqlite", fenced.SQLite, "sqlite", "file:"+file+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)")
+		return open(t, fenced.SQLite, "sqlite", "file:"+file+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)")
 	},
 }
 
-func mariadb(t *testing.T, kind string, foundRows bool) *database {
+func mariadb(t *testing.T, foundRows bool) *database {
 	u, err := url.Parse(dbtest.SharedMariaDB(t).URL())
 	require.NoError(t, err)
 	c := mysql.NewConfig()
 	c.User, c.Net, c.Addr, c.DBName, c.ClientFoundRows = u.User.Username(), "tcp", u.Host, strings.Trim(u.Path, "/"), foundRows
 	c.Passwd, _ = u.User.Password()
-	return open(t, kind, fenced.MySQL, "mysql", c.FormatDSN())
+	return open(t, fenced.MySQL, "mysql", c.FormatDSN())
 }
 
-func open(t *testing.T, kind string, d fenced.Dialect, driver, dsn string) *database {
+func open(t *testing.T, d fenced.Dialect, driver, dsn string) *database {
 	one := func() *sql.DB {
 		db, err := sql.Open(driver, dsn)
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = db.Close() })
 		return db
 	}
-	db := &database{one(), d, kind, one}
+	db := &database{one(), d, driver, dsn, one}
 	db.do(t, "CREATE TABLE stock (id INTEGER PRIMARY KEY, qty INTEGER NOT NULL)")
 	db.do(t, "INSERT INTO stock VALUES (1000, 10)")
 	return db
