@@ -52,6 +52,7 @@ type simAttempt struct {
 	entering *conn.Call
 	enters   int  // copies of that: two of one that may be repeated
 	parted   bool // a release was sent
+	named    bool // by an enter, as prev
 	doubted  bool // it names prev, of which a release was sent
 
 	// What its client believes.
@@ -105,7 +106,7 @@ func (c *simClient) attempt(key string, now time.Time, mode distributed.Mode, li
 	}
 	named := any(noPrev)
 	if prev != nil {
-		prev.until = time.Time{}
+		prev.until, prev.named = time.Time{}, true
 		named = prev.wire.prev(prev.mode, prev.first)
 	}
 	a.doubted = prev != nil && prev.parted
@@ -171,6 +172,19 @@ func (c *simClient) leave(a *simAttempt, now time.Time) {
 	}
 	a.state = ended
 	c.tasks = append(c.tasks, r)
+}
+
+// adopt returns the lease that the next enter is to release. nil: there is none, or its leave is under way.
+func (c *simClient) adopt() *simAttempt {
+	switch r := c.tasks[0]; {
+	case r.a.parted: // the client goes on with that as well
+		return r.a
+	case r.a.first > 0 && !r.a.named && r.sent.IsZero():
+		c.tasks = c.tasks[1:]
+		return r.a
+	default:
+		return nil
+	}
 }
 
 // giveUp is what a client does that waits no longer for its reply.

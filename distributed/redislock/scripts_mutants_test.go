@@ -195,7 +195,7 @@ func TestABrokenCrowdIsFound(t *testing.T) {
 			two.Do("FLUSHALL")
 			k := newScriptServer(t, one, clock, m)
 			k.twin = newScriptServer(t, two, twinClock, mutant{}, general)
-			finds(t, k, seed, mostSequences/30)
+			finds(t, k, seed, mostSequences/10)
 		})
 	}
 }

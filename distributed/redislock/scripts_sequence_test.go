@@ -237,8 +237,8 @@ func (s *sequence) crash(i int) {
 func (s *sequence) begin(c *simClient, st step) {
 	a := c.now
 	switch {
-	case a == nil && len(c.tasks) > 0 && c.tasks[0].a.parted && st.luck%2 == 0:
-		s.enter(c, st, c.tasks[0].a)
+	case a == nil && len(c.tasks) > 0 && st.luck%2 == 0:
+		s.enter(c, st, c.adopt())
 	case a == nil:
 		s.enter(c, st, nil)
 	case a.state == waiting && st.what%10 == 0:
