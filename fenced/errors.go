@@ -34,4 +34,6 @@ func (e *Error) Error() string {
 }
 
 // Is has errors.Is find ErrFenced and wllock.ErrLeaseLost.
-func (e *Error) Is(target error) bool { return target == ErrFenced || target == distributed.ErrLeaseLost }
+func (e *Error) Is(target error) bool {
+	return target == ErrFenced || target == distributed.ErrLeaseLost
+}

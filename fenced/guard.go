@@ -31,7 +31,9 @@ func WithTable(name string) Option { return func(o *guardOptions) { o.table = na
 func WithSchema(name string) Option { return func(o *guardOptions) { o.schema = name } }
 
 // WithIsolation has Tx begin transactions at that level (default: the database's).
-func WithIsolation(level sql.IsolationLevel) Option { return func(o *guardOptions) { o.isolation = level } }
+func WithIsolation(level sql.IsolationLevel) Option {
+	return func(o *guardOptions) { o.isolation = level }
+}
 
 // WithLongestStatement has PostgreSQL allow a statement for so long, if more than that is not left of the lease (default: 0). A process
 // that stands still, or is killed, in the middle of a statement keeps the row from the next holder for so long.
