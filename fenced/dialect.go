@@ -63,7 +63,7 @@ ON CONFLICT (lock_key) DO UPDATE SET
 WHERE f.writer <= excluded.writer + excluded.reader AND (excluded.writer = 0 OR f.reader < excluded.writer)`
 	// claimMySQL leaves a number as LAST_INSERT_ID: 0, or the larger fence that refuses the claim. Assignments see those before them.
 	claimMySQL = `INSERT INTO {table} (lock_key, writer, reader, claims, session, server, claimed_at)
-VALUES (?, ?, ?, 1, ? * CAST(CONNECTION_ID() AS SIGNED), {server}, UTC_TIMESTAMP(6))
+VALUES {row}
 ON DUPLICATE KEY UPDATE
 	session = IF(LAST_INSERT_ID(IF(writer <= VALUES(writer) + VALUES(reader) AND (VALUES(writer) = 0 OR reader < VALUES(writer)), 0,
 		GREATEST(writer, reader))) = 0, VALUES(session), 0),

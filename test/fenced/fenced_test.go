@@ -116,7 +116,7 @@ func TestAPausedTransactionIsEnded(t *testing.T) {
 // Claims that wait for a reader's, or a later holder's, end no session.
 func TestOnlyEarlierHoldersAreEnded(t *testing.T) {
 	t.Parallel()
-	db := kinds["mariadb"](t)
+	db := kinds["mariadb"](t, near)
 	g := db.guard(t)
 	earlier, before, reader, after := hold(t), hold(t, wllock.Shared()), hold(t, wllock.Shared()), hold(t, wllock.Shared())
 	for waiting, reason := range map[context.Context]error{earlier: fenced.ErrFenced, before: nil, after: nil} {
@@ -199,7 +199,7 @@ func TestClaimInATransaction(t *testing.T) {
 // The bounds of PostgreSQL are those of the transaction, and only lower what the session has.
 func TestBoundsOfStatementsAndPauses(t *testing.T) {
 	t.Parallel()
-	db := kinds["postgres"](t)
+	db := kinds["postgres"](t, near)
 	db.SetMaxOpenConns(1)
 	settings := func(ctx context.Context, q interface {
 		QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row

@@ -51,22 +51,26 @@ type database struct {
 
 var dialects = map[string]fenced.Dialect{"postgres": fenced.PostgreSQL, "mariadb": fenced.MySQL, "sqlite": fenced.SQLite}
 
-var kinds = map[string]func(t *testing.T) *database{
-	"postgres": func(t *testing.T) *database {
-		return open(t, fenced.PostgreSQL, "pgx", dbtest.SharedPostgres(t).URL())
+// kinds start a database for a test. at returns the address at which its server is reached.
+var kinds = map[string]func(t testing.TB, at func(addr string) string) *database{
+	"postgres": func(t testing.TB, at func(string) string) *database {
+		s := dbtest.SharedPostgres(t)
+		return open(t, fenced.PostgreSQL, "pgx", s.URLAt(at(s.Addr)))
 	},
-	"mariadb": func(t *testing.T) *database { return mariadb(t, false) },
-	"mariadb, found rows": func(t *testing.T) *database {
-		return mariadb(t, true)
-	},
-	"sqlite": func(t *testing.T) *database {
+	"mariadb":             func(t testing.TB, at func(string) string) *database { return mariadb(t, at, false) },
+	"mariadb, found rows": func(t testing.TB, at func(string) string) *database { return mariadb(t, at, true) },
+	"sqlite": func(t testing.TB, _ func(string) string) *database {
 		file := filepath.Join(t.TempDir(), "shop.db")
 		return open(t, fenced.SQLite, "sqlite", "file:"+file+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)")
 	},
 }
 
-func mariadb(t *testing.T, foundRows bool) *database {
-	u, err := url.Parse(dbtest.SharedMariaDB(t).URL())
+// near is the address itself.
+func near(addr string) string { return addr }
+
+func mariadb(t testing.TB, at func(string) string, foundRows bool) *database {
+	s := dbtest.SharedMariaDB(t)
+	u, err := url.Parse(s.URLAt(at(s.Addr)))
 	require.NoError(t, err)
 	c := mysql.NewConfig()
 	c.User, c.Net, c.Addr, c.DBName, c.ClientFoundRows = u.User.Username(), "tcp", u.Host, strings.Trim(u.Path, "/"), foundRows
@@ -74,7 +78,7 @@ func mariadb(t *testing.T, foundRows bool) *database {
 	return open(t, fenced.MySQL, "mysql", c.FormatDSN())
 }
 
-func open(t *testing.T, d fenced.Dialect, driver, dsn string) *database {
+func open(t testing.TB, d fenced.Dialect, driver, dsn string) *database {
 	one := func() *sql.DB {
 		db, err := sql.Open(driver, dsn)
 		require.NoError(t, err)
@@ -93,19 +97,19 @@ func onEach(t *testing.T, test func(t *testing.T, db *database)) {
 	for name, start := range kinds {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(t, start(t))
+			test(t, start(t, near))
 		})
 	}
 }
 
-func (db *database) do(t *testing.T, statement string) {
+func (db *database) do(t testing.TB, statement string) {
 	t.Helper()
 	_, err := db.ExecContext(t.Context(), statement)
 	require.NoError(t, err)
 }
 
 // guard returns a Guard whose table exists.
-func (db *database) guard(t *testing.T, opts ...fenced.Option) *fenced.Guard {
+func (db *database) guard(t testing.TB, opts ...fenced.Option) *fenced.Guard {
 	t.Helper()
 	g, err := fenced.New(db.DB, db.dialect, opts...)
 	require.NoError(t, err)
@@ -114,7 +118,7 @@ func (db *database) guard(t *testing.T, opts ...fenced.Option) *fenced.Guard {
 }
 
 // qty is what the database has committed.
-func (db *database) qty(t *testing.T) (n int) {
+func (db *database) qty(t testing.TB) (n int) {
 	t.Helper()
 	require.NoError(t, db.QueryRowContext(t.Context(), "SELECT qty FROM stock").Scan(&n))
 	return n
@@ -122,12 +126,12 @@ func (db *database) qty(t *testing.T) (n int) {
 
 // hold returns the context of a hold. It is of a backend of its own, so that several are held at a time, as by processes that were paused.
 // Fences are times: those of later calls are greater.
-func hold(t *testing.T, opts ...wllock.CallOption) context.Context {
+func hold(t testing.TB, opts ...wllock.CallOption) context.Context {
 	t.Helper()
 	return holdKey(t, t.Context(), "1000", 10*time.Second, opts...)
 }
 
-func holdKey(t *testing.T, ctx context.Context, key string, ttl time.Duration, opts ...wllock.CallOption) context.Context {
+func holdKey(t testing.TB, ctx context.Context, key string, ttl time.Duration, opts ...wllock.CallOption) context.Context {
 	t.Helper()
 	l, err := wllock.New("shop", memlock.New(), wllock.WithOwnedBackend(), wllock.WithLeaseTTL(ttl))
 	require.NoError(t, err)
@@ -140,7 +144,7 @@ func holdKey(t *testing.T, ctx context.Context, key string, ttl time.Duration, o
 	return lock.Context()
 }
 
-func fenceOf(t *testing.T, ctx context.Context) uint64 {
+func fenceOf(t testing.TB, ctx context.Context) uint64 {
 	t.Helper()
 	held, ok := wllock.HeldFrom(ctx)
 	require.True(t, ok)

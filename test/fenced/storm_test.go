@@ -142,7 +142,7 @@ func TestAnAccountIsLinearizableWithFences(t *testing.T) {
 				continue // it refuses a write after what was read has changed
 			}
 			t.Run(fmt.Sprint(kind, ", fenced: ", with), func(t *testing.T) {
-				db := kinds[kind](t)
+				db := kinds[kind](t, near)
 				db.guard(t)
 				s := storm{t: t, db: db, c: counter{kind, db.dsn, db.driver, "redis://" + redistest.Start(t).Addr, with}}
 				s.run(testscope.Scale(20*time.Second, 3*time.Minute))
