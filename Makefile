@@ -24,7 +24,7 @@ CORE  := ./distributed/redislock . ./internal/behavior ./local ./internal/tenure
 	./config ./debug ./wllocktest
 # The engine below them runs in both ways: under the detector its schedules from many seeds are skipped.
 TWICE := ./distributed/driver ./distributed/driver/register
-PLAIN := ./benchmarks/... ./example/frameworks/... ./example/migrating/... ./example/recipes/...
+PLAIN := ./benchmarks/... ./example/doors/... ./example/frameworks/... ./example/migrating/... ./example/recipes/...
 RACED := $(filter-out $(PLAIN),$(ALL))
 STAGES = race benchmarks unraced databases tools# of make test-all, beside lint
 

@@ -15,7 +15,7 @@ var imported = map[string]string{
 	"httpguard": "github.com/wllock/wllock/middleware/httpguard", "ratelimit": "github.com/wllock/wllock/middleware/ratelimit",
 	"redislimit": "github.com/wllock/wllock/middleware/ratelimit/redislimit", "grpcguard": "github.com/wllock/wllock/middleware/grpcguard",
 	"ginguard": "github.com/wllock/wllock/middleware/ginguard", "echoguard": "github.com/wllock/wllock/middleware/echoguard",
-	"migrating": "github.com/wllock/wllock/example/migrating", "wllock": "github.com/wllock/wllock", "wllocktest": "github.com/wllock/wllock/wllocktest",
+	"doors": "github.com/wllock/wllock/example/doors", "migrating": "github.com/wllock/wllock/example/migrating", "wllock": "github.com/wllock/wllock", "wllocktest": "github.com/wllock/wllock/wllocktest",
 
 	"gin": "github.com/gin-gonic/gin", "echo": "github.com/labstack/echo/v5", "gocron": "github.com/go-co-op/gocron/v2",
 	"grpc": "google.golang.org/grpc", "memcache": "github.com/bradfitz/gomemcache/memcache", "redis": "github.com/redis/go-redis/v9",

@@ -2,10 +2,7 @@ package migrating
 
 import (
 	"context"
-	"errors"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-co-op/gocron/v2"
@@ -13,9 +10,8 @@ import (
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/example/doors"
 	"github.com/wllock/wllock/internal/redistest"
-	"github.com/wllock/wllock/wllocktest"
 )
 
 const job = "report"
@@ -43,9 +39,9 @@ func oldJobs(s *redistest.Server) gocron.Locker {
 	return redsyncJobs{redsync.New(goredis.NewPool(s.Client()))}
 }
 
-func newJobs(t *testing.T, s *redistest.Server, opts ...wllock.CallOption) gocron.Locker {
+func newJobs(t *testing.T, s *redistest.Server) gocron.Locker {
 	t.Helper()
-	return Jobs{locker(t, s, "{key}", 0), "cron", opts}
+	return doors.Jobs{Locker: locker(t, s, "{key}", 0), Name: "cron"}
 }
 
 // schedule runs the task in a scheduler until the test ends.
@@ -114,43 +110,4 @@ func TestGocronStep3TheLastOneIsLeft(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	crowded(t, map[string]gocron.Locker{"old": oldJobs(s), "new 1": newJobs(t, s), "new 2": newJobs(t, s)})
-}
-
-// TestGocronStep4OncePerTick: schedulers whose clocks differ by more than the job takes.
-func TestGocronStep4OncePerTick(t *testing.T) {
-	for _, c := range []struct {
-		opts []wllock.CallOption
-		runs int64
-	}{
-		{nil, 30}, // as with any lock that ends with the job
-		{[]wllock.CallOption{wllock.WithHoldAtLeast(30 * time.Second)}, 10},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			_, faults := wllocktest.NewWithFaults(t)
-			var runs atomic.Int64
-			begin := time.Now().Add(time.Minute)
-			for i := range 3 {
-				l := Jobs{faults.Process(), "cron", c.opts}
-				schedule(t, l, gocron.DurationJob(time.Minute), func() {
-					runs.Add(1)
-					time.Sleep(2 * time.Millisecond)
-				}, gocron.WithStartAt(gocron.WithStartDateTime(begin.Add(time.Duration(i)*30*time.Millisecond))))
-			}
-			time.Sleep(10*time.Minute + 30*time.Second)
-			require.Equal(t, c.runs, runs.Load())
-		})
-	}
-}
-
-func TestJobsSaysWhyAJobDoesNotRun(t *testing.T) {
-	t.Parallel()
-	l, faults := wllocktest.NewWithFaults(t)
-	release := wllocktest.Hold(t, faults.Process(), "cron", job)
-	_, err := Jobs{Locker: l, Name: "cron"}.Lock(t.Context(), job)
-	require.ErrorIs(t, err, wllock.ErrHeld)
-	release()
-	lock, err := Jobs{Locker: l, Name: "cron"}.Lock(t.Context(), job)
-	require.NoError(t, err)
-	faults.Lose("cron", job)
-	require.ErrorIs(t, errors.Join(lock.Unlock(t.Context()), lock.Unlock(t.Context())), wllock.ErrLeaseLost)
 }

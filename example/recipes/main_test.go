@@ -3,6 +3,8 @@ package recipes_test
 import (
 	"context"
 	"errors"
+	"log"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -20,7 +22,15 @@ import (
 	"github.com/wllock/wllock/internal/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(dbtest.Main(m)) }
+func TestMain(m *testing.M) {
+	if args := os.Getenv(podVariable); args != "" {
+		if err := pod(args); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
+	goleak.VerifyTestMain(dbtest.Main(m))
+}
 
 // open returns the Locker of one more process: it has connections of its own.
 func open(t testing.TB, redis *redistest.Server, opts ...wllock.Option) *wllock.Locker {

@@ -10,6 +10,7 @@ import (
 	"github.com/robfig/cron/v3"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/example/doors"
 )
 
 // Once makes a job for a scheduler that every process runs: at each tick, one process runs it.
@@ -31,31 +32,12 @@ func Crontab(ctx context.Context, locker *wllock.Locker, report wllock.Func) (*c
 	return schedule, err
 }
 
-// Ticks is the Locker of a gocron scheduler: at each tick, one process runs the job. The key is its name.
-type Ticks struct {
-	Locker  *wllock.Locker
-	AtLeast time.Duration // how long others stay out: half of the time between two ticks
-}
-
-// Lock implements gocron.Locker. After an error, gocron skips this tick.
-func (t Ticks) Lock(ctx context.Context, job string) (gocron.Lock, error) {
-	lock, err := t.Locker.Acquire(ctx, "cron", job,
-		wllock.NoWait(), wllock.WithHoldAtLeast(t.AtLeast), wllock.WithLockTimeMax(t.AtLeast))
-	if err != nil {
-		return nil, err
-	}
-	return tick{lock}, nil
-}
-
-type tick struct{ lock *wllock.Lock }
-
-// Unlock implements gocron.Lock. Others stay out until AtLeast has passed.
-func (t tick) Unlock(ctx context.Context) error { return t.lock.Release(ctx) }
-
 // Gocron is the scheduler of a process: gocron.
 func Gocron(locker *wllock.Locker, report func(context.Context) error) (gocron.Scheduler, error) {
-	schedule, err := gocron.NewScheduler(
-		gocron.WithLocation(time.UTC), gocron.WithDistributedLocker(Ticks{locker, 30 * time.Second}))
+	jobs := doors.Jobs{Locker: locker, Name: "cron", Options: []wllock.CallOption{
+		wllock.WithHoldAtLeast(30 * time.Second), wllock.WithLockTimeMax(30 * time.Second),
+	}}
+	schedule, err := gocron.NewScheduler(gocron.WithLocation(time.UTC), gocron.WithDistributedLocker(jobs))
 	if err != nil {
 		return nil, err
 	}

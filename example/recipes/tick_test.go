@@ -14,6 +14,7 @@ import (
 
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed/memlock"
+	"github.com/wllock/wllock/example/doors"
 	"github.com/wllock/wllock/example/recipes"
 	"github.com/wllock/wllock/internal/testseed"
 )
@@ -46,7 +47,8 @@ func startEach(t *testing.T, spec string, late time.Duration, job func()) (stop 
 }
 
 func startGocron(t *testing.T, l *wllock.Locker, late, atLeast time.Duration, report wllock.Func) (stop func()) {
-	s, err := gocron.NewScheduler(gocron.WithDistributedLocker(skewed{recipes.Ticks{Locker: l, AtLeast: atLeast}, late}))
+	jobs := doors.Jobs{Locker: l, Name: "cron", Options: []wllock.CallOption{wllock.WithHoldAtLeast(atLeast), wllock.WithLockTimeMax(atLeast)}}
+	s, err := gocron.NewScheduler(gocron.WithDistributedLocker(skewed{jobs, late}))
 	require.NoError(t, err)
 	_, err = s.NewJob(gocron.CronJob("* * * * *", false), gocron.NewTask(report), gocron.WithName("report"))
 	require.NoError(t, err)

@@ -138,10 +138,13 @@ var outsides = map[string]outside{
 	}},
 	"example/frameworks": {program: true, imports: []string{"github.com/labstack/echo/v4"}},
 	"example/recipes": {program: true, imports: []string{
-		"github.com/robfig/cron/v3", "github.com/go-co-op/gocron/v2", postgresClient, "gorm.io/gorm", redisClient, otel,
+		"github.com/robfig/cron/v3", "github.com/go-co-op/gocron/v2", "github.com/pressly/goose/v3", postgresClient, "gorm.io/gorm", redisClient, otel,
 		"github.com/prometheus/client_golang", "google.golang.org/grpc", "google.golang.org/protobuf",
 	}},
-	"example/migrating": {program: true, imports: []string{redisClient, "github.com/go-co-op/gocron/v2"}},
+	"example/migrating": {program: true, imports: []string{redisClient}},
+	"example/doors": {program: true, imports: []string{
+		"github.com/golang-migrate/migrate/v4", "github.com/caddyserver/certmagic", "github.com/tus/tusd/v2", "github.com/go-co-op/gocron/v2",
+	}},
 	"benchmarks": {program: true, imports: []string{
 		redisClient, zookeeperClient, memcachedClient, "github.com/bsm/redislock", "github.com/go-redsync/redsync/v4", "github.com/redis/rueidis",
 		etcdClient, "go.uber.org/zap", mysqlClient, postgresClient, sqlite, "github.com/HdrHistogram/hdrhistogram-go", "golang.org/x/sys",
