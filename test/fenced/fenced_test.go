@@ -130,6 +130,36 @@ func TestOnlyEarlierHoldersAreEnded(t *testing.T) {
 	}
 }
 
+// The row is locked by a session that has claimed nothing. The one whose claim it shows has committed long since, and does something else.
+func TestASessionThatHasCommittedIsNotEnded(t *testing.T) {
+	t.Parallel()
+	db := kinds["mariadb"](t, near)
+	db.guard(t)
+	earlier, later := db.again(), db.again()
+	earlier.SetMaxOpenConns(1)
+	claims := func(pool *sql.DB) error {
+		g, err := fenced.New(pool, db.dialect)
+		require.NoError(t, err)
+		return g.Tx(hold(t), sell)
+	}
+	require.NoError(t, claims(earlier))
+	other, err := earlier.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = other.ExecContext(t.Context(), "CREATE TEMPORARY TABLE other (n INTEGER)")
+	require.NoError(t, err)
+
+	operator, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = operator.ExecContext(t.Context(), "UPDATE wllock_fences SET claimed_at = claimed_at")
+	require.NoError(t, err)
+	answered := make(chan error, 1)
+	go func() { answered <- claims(later) }()
+	time.Sleep(1200 * time.Millisecond)
+	require.NoError(t, operator.Rollback())
+	require.NoError(t, <-answered)
+	require.NoError(t, other.Commit())
+}
+
 func TestAllLocksOfTheContextAreClaimed(t *testing.T) {
 	onEach(t, func(t *testing.T, db *database) {
 		g := db.guard(t)
