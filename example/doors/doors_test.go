@@ -20,7 +20,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	log.SetOutput(io.Discard) // tusd logs each request
+	log.SetOutput(io.Discard)                                                                                                   // tusd logs each request
 	goleak.VerifyTestMain(dbtest.Main(m), goleak.IgnoreAnyFunction("github.com/golang-migrate/migrate/v4.(*Migration).Buffer")) // of one that is not begun
 }
 
