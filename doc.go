@@ -42,7 +42,7 @@
 //	UPDATE stock SET fence = :f WHERE id = :id AND fence < :f RETURNING qty   -- no row: a newer caller is at work, or there is no such id
 //	UPDATE stock SET qty = :q   WHERE id = :id AND fence = :f                 -- and every later write alike; no row: roll back
 //
-// The column is fence BIGINT NOT NULL DEFAULT 0.
+// The column is fence BIGINT NOT NULL DEFAULT 0. Package fenced does it in one line, with a table of its own.
 //
 // # Failure
 //

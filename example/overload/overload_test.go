@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,7 +17,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
-	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/wllock/wllock"
 )
@@ -31,14 +31,51 @@ var small = load{
 // ofLoad returns the result of a load with a threshold. In a bubble only holds and waits take time.
 func ofLoad(t *testing.T, l load, of trial) (p point) {
 	synctest.Test(t, func(t *testing.T) {
-		listener := bufconn.Listen(1 << 16) // a network would not work in a bubble
-		dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return listener.DialContext(ctx) }
+		network := &pipes{accepted: make(chan net.Conn), closed: make(chan struct{})}
 		var err error
-		p, err = measure(t.Context(), l, of, listener, dial)
+		p, err = measure(t.Context(), l, of, network, network.dial)
 		require.NoError(t, err)
 	})
 	return p
 }
+
+// pipes is a network in memory, since another one would not work in a bubble. Its deadlines are exact: one that was reset ends no read.
+type pipes struct {
+	accepted chan net.Conn
+	closed   chan struct{}
+	once     sync.Once
+}
+
+func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	client, server := net.Pipe()
+	select {
+	case p.accepted <- server:
+		return client, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Accept implements net.Listener.
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.accepted:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener.
+func (p *pipes) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
+}
+
+// Addr implements net.Listener.
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Net: "pipe", Name: "pipe"} }
 
 func ofSmall(t *testing.T, of trial) point {
 	p := ofLoad(t, small, of)
