@@ -13,14 +13,15 @@ import (
 	"github.com/wllock/wllock"
 )
 
-// Migrate is a Driver of golang-migrate with another lock, system:Name:Key. The Driver's own lock is not taken: those waiting for an advisory
-// lock of PostgreSQL are transactions that CREATE INDEX CONCURRENTLY waits for, and where a table is the lock, a dead process keeps it for ever.
+// Migrate is a Driver of golang-migrate with another lock, system:Name:Key. The Driver's own lock is not taken. A process that waits for an
+// advisory lock of PostgreSQL is in a transaction, for whose end CREATE INDEX CONCURRENTLY waits. Where the lock is a row of a table, a dead
+// process keeps it for ever.
 //
-// Wait is shorter than the LockTimeout of migrate.Migrate. That one goes away after its LockTimeout, and a lock that comes later is held until
-// Close. If migrations take longer, raise both.
+// Wait is shorter than LockTimeout of migrate.Migrate, which goes away then. A lock that comes later is held until Close. If migrations take
+// longer, raise both.
 //
-// Between two migrations golang-migrate stops with ErrLeaseLost if the lock was lost. A migration that runs then is finished and noted. Until
-// then the database is dirty, and who has the lock next stops with ErrDirty.
+// The migration in which the lock is lost is finished and noted. Then golang-migrate stops with ErrLeaseLost. Meanwhile the database is dirty,
+// and the process that has the lock next stops with ErrDirty.
 type Migrate struct {
 	database.Driver
 	Locker *wllock.Locker

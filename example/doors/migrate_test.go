@@ -91,6 +91,7 @@ func TestMigrateGoesAwayWithoutALock(t *testing.T) {
 	door := onSQLite(t, l, db)
 	door.Wait = 50 * time.Millisecond
 	m := three(t, slowly, door)
+	m.LockTimeout = 5 * time.Second
 	err := m.Up()
 	require.ErrorIs(t, err, database.ErrLocked)
 	require.ErrorIs(t, err, wllock.ErrWaitTimeout)
@@ -127,15 +128,24 @@ func TestMigrateDropsNothingAfterTheLockWasLost(t *testing.T) {
 	require.NoError(t, door.Close())
 }
 
-// losesIn loses the lock in its second migration.
+// losesIn loses the lock in one of its migrations, or before the first one.
 type losesIn struct {
 	database.Driver
-	runs int
-	lose func()
+	migration int
+	lose      func()
+	runs      int
+}
+
+func (d *losesIn) Version() (version int, dirty bool, err error) {
+	if d.migration == 0 && d.runs == 0 {
+		d.runs++
+		d.lose()
+	}
+	return d.Driver.Version()
 }
 
 func (d *losesIn) Run(migration io.Reader) error {
-	if d.runs++; d.runs == 2 {
+	if d.runs++; d.runs == d.migration {
 		d.lose()
 	}
 	return d.Driver.Run(migration)
@@ -143,22 +153,32 @@ func (d *losesIn) Run(migration io.Reader) error {
 
 func TestMigrateBeginsNoMigrationAfterTheLockWasLost(t *testing.T) {
 	t.Parallel()
-	l, faults := wllocktest.NewWithFaults(t)
-	_, db := newSQLite(t)
-	door := onSQLite(t, l, db)
-	door.Driver = &losesIn{Driver: door.Driver, lose: func() {
-		faults.Lose("migrations", "data.db")
-		<-door.held.Load().Context().Done()
-	}}
-	m := three(t, slowly, door)
-	require.ErrorIs(t, m.Up(), wllock.ErrLeaseLost)
-	require.Equal(t, []int{1, 2}, applied(t, db))
-	version, dirty, err := m.Version()
-	require.NoError(t, err)
-	require.EqualValues(t, 2, version)
-	require.False(t, dirty)
-	require.NoError(t, m.Up(), "it can go on")
-	require.Equal(t, []int{1, 2, 3}, applied(t, db))
+	for n := range 4 {
+		t.Run(fmt.Sprint("migration ", n), func(t *testing.T) {
+			t.Parallel()
+			l, faults := wllocktest.NewWithFaults(t)
+			_, db := newSQLite(t)
+			door := onSQLite(t, l, db)
+			door.Driver = &losesIn{Driver: door.Driver, migration: n, lose: func() {
+				faults.Lose("migrations", "data.db")
+				<-door.held.Load().Context().Done()
+			}}
+			m := three(t, slowly, door)
+			require.ErrorIs(t, m.Up(), wllock.ErrLeaseLost)
+			done := []int{1, 2, 3}
+			require.Equal(t, done[:n], append([]int{}, applied(t, db)...))
+			if n > 0 {
+				version, dirty, err := m.Version()
+				require.NoError(t, err)
+				require.EqualValues(t, n, version)
+				require.False(t, dirty)
+			}
+			if err := m.Up(); n < 3 {
+				require.NoError(t, err, "it goes on")
+			}
+			require.Equal(t, done, applied(t, db))
+		})
+	}
 }
 
 // TestMigrateWaitsOutsideOfTheDatabase: those waiting for PostgreSQL's advisory lock keep CREATE INDEX CONCURRENTLY from ending, and it keeps the

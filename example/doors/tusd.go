@@ -20,9 +20,9 @@ import (
 // So the holder looks whether others wait, and tusd then ends its request. Over a backend without Inspect (memcachelock) it sees
 // those of its own process only.
 //
-// If the lock is lost, tusd ends the request likewise: it reads no more of the body, and has Config.GracefulRequestCompletionTimeout to store
-// what it has, 10 s by default. Set that below T/3 if the store takes two writers of one upload. A dead process's uploads can
-// go on after T, so AcquireLockTimeout, 20 s by default, is longer than T.
+// If the lock is lost, tusd ends the request likewise. It reads no more of the body, but for GracefulRequestCompletionTimeout it may store what
+// it has read, beside the next holder. Set that to a second: it is ten by default. What a dead process had is free after T, and
+// AcquireLockTimeout, 20 s by default, has to be longer.
 type Uploads struct {
 	Locker *wllock.Locker
 	Name   string        // second part of the locks' names: "upload"
