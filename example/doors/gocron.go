@@ -51,7 +51,6 @@ func (l *Leader) Run(ctx context.Context) error {
 	return l.Locker.Lead(ctx, l.Name, l.Key, func(ctx context.Context) error {
 		held, _ := wllock.HeldFrom(ctx)
 		l.held.Store(held)
-		defer l.held.Store(nil)
 		<-ctx.Done()
 		return ctx.Err()
 	})
