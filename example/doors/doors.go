@@ -1,7 +1,8 @@
 // Package doors makes other tools use wllock: goose, golang-migrate, certmagic, tusd and gocron. Copy the file of your tool, with this one.
 //
-// A waiter gets the lock as soon as it is released, in the order of arrival, where the tools' own locks are asked for again and again. What a
-// dead process had is free after the lease TTL (T) at most.
+// A waiter gets the lock soon after its release, in the order of arrival, where the tools' own locks are asked for again and again. What a
+// dead process had is free after the lease TTL (T) at most. The default of 5 s suits all. Take 30 s if migrations load the database that the
+// locks are in.
 //
 // No tool has a way to be told that its lock was lost. The comment on each type says what it does then, and how long to wait. Give them a
 // Locker with FailClosed, the default: with LocalOnly each process would have the lock while the backend is away.

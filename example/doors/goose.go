@@ -10,13 +10,14 @@ import (
 )
 
 // Goose is a lock.Locker of goose (goose.WithLocker), also for SQLite and other databases for which goose has none. While a provider applies
-// migrations, it holds system:Name:Key. Each provider has a Goose of its own. SQLite keeps its locks in another file than the data: a
-// migration that writes for longer than T would keep the holder from renewing its lease.
+// migrations, it holds system:Name:Key, for as long as they take. Each provider has a Goose of its own. The context of Up, or WithWait, limits
+// the wait.
 //
-// How long it waits is said by the context of Up, or by WithWait. The lock is held for as long as the migrations take.
+// goose goes on after its lock was lost, and Up returns an error that matches wllock.ErrLeaseLost when it is done. To stop it, run Up inside
+// Locker.Do with the same name and key, and WithLockTimeMax(0): its context ends with the lock, and the two are one lock.
 //
-// goose goes on after its lock was lost, and Up returns an error that matches wllock.ErrLeaseLost when it is done. Run Up inside Locker.Do
-// with the same name and key, and it stops: its context ends with the lock, and the two are one lock.
+// With SQLite the locks are in another file than the data: a migration that writes for longer than T would keep the holder from renewing its
+// lease. While goose waits it has a connection of its pool, so a backend on the same pool (sqllock.New) needs more than one.
 type Goose struct {
 	Locker  *wllock.Locker
 	Name    string              // second part of the lock's name: "migrations"
