@@ -75,7 +75,7 @@ func (m market) ours(name, settings string, together bool, sell func(*till, *wll
 		if err != nil {
 			return Instance{}, errors.Join(err, t.Close())
 		}
-		return Instance{Sell: sell(t, l), Close: func() error { return errors.Join(l.Close(cleanUp), t.Close()) }}, nil
+		return Instance{Sell: sell(t, l), Close: func() error { return errors.Join(closed(l), t.Close()) }}, nil
 	}})
 	c.Locks, c.Setting = true, pool
 	return c

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/bradfitz/gomemcache/memcache"
 	"golang.org/x/sync/semaphore"
@@ -111,7 +112,14 @@ func locks(l *wllock.Locker, how ...wllock.CallOption) Instance {
 			return l.Do(ctx, "key", key, f, how...)
 		}
 	}
-	return Instance{Do: do(how...), DoShared: do(wllock.Shared()), Close: func() error { return l.Close(cleanUp) }}
+	return Instance{Do: do(how...), DoShared: do(wllock.Shared()), Close: func() error { return closed(l) }}
+}
+
+// closed closes a Locker, and ends a function that a measurement has left behind.
+func closed(l *wllock.Locker) error {
+	ctx, cancel := context.WithTimeout(cleanUp, time.Minute)
+	defer cancel()
+	return l.Close(ctx)
 }
 
 // Permits is how many callers may be inside at a time, in the group about that.

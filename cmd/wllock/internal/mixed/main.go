@@ -80,7 +80,9 @@ func main() {
 		})
 	}
 	all.Wait()
-	if err := locker.Close(context.Background()); err != nil {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := locker.Close(ctx); err != nil {
 		panic(err)
 	}
 }
