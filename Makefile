@@ -41,7 +41,7 @@ ALONE      = $(if $(MORE),$(ALL),./...)
 # reads them asks for this as well.
 export PAGES_SUM := $(shell cat *.md docs/*.md benchmarks/README.md | cksum)
 
-LINTERS = github.com/kisielk/errcheck honnef.co/go/tools/cmd/staticcheck
+LINTERS = github.com/kisielk/errcheck honnef.co/go/tools/cmd/staticcheck ./wllockvet
 
 .PHONY: help
 help: ## list the targets
@@ -99,8 +99,8 @@ test-long: compiler servers browser gotestsum ## the long simulations and soak t
 	@CGO_ENABLED=1 WLLOCK_LONG=1 $(GOTESTSUM) -- -vet=off -race -count=1 -timeout 2h $(PKG)
 	@WLLOCK_LONG=1 $(MAKE) unraced TESTFLAGS=-count=1
 
-.PHONY: lint format fix staticcheck errcheck linters gotestsum
-lint: format vet fix staticcheck errcheck ## gofmt, vet, go fix, staticcheck, errcheck; make -k lint goes on after a finding
+.PHONY: lint format fix staticcheck errcheck wllockvet linters gotestsum
+lint: format vet fix staticcheck errcheck wllockvet ## gofmt, vet, go fix, staticcheck, errcheck, wllockvet; make -k lint goes on after a finding
 format:
 	@found=$$(gofmt -l .); test -z "$$found" || { echo "gofmt -w these files:"; echo "$$found"; exit 1; }
 # What go fix proposes grows with Go; only the release that the modules name is held to it.
@@ -110,6 +110,8 @@ staticcheck: linters
 	@bin/staticcheck $(ALL)
 errcheck: linters
 	@bin/errcheck -ignoretests -exclude tools/errcheck.txt $(ALL)
+wllockvet: linters # under go vet, which remembers what it has judged
+	@$(GO) vet -vettool="$(CURDIR)/bin/wllockvet" $(ALL)
 # These are in no go.mod but that of tools, which is not in go.work: it must not choose versions for the others.
 linters:
 	@GOWORK=off $(GO) -C tools build -o ../bin/ $(LINTERS)

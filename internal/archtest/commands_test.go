@@ -153,7 +153,7 @@ func (j *judge) goCommand(args []string) string {
 		return ""
 	}
 	for i, arg := range args[1:] {
-		if path, ok := ownDir(strings.Split(arg, "@")[0]); ok && (args[0] == "get" || args[0] == "install") && !slices.Contains(j.modules, path) {
+		if path, ok := ownDir(strings.Split(arg, "@")[0]); ok && (args[0] == "get" || args[0] == "install") && !slices.Contains(j.modules, path) && !isTool(args[0], path) {
 			return arg + " is no module"
 		}
 		if strings.HasPrefix(arg, "./") && !strings.HasSuffix(arg, "...") {
@@ -167,6 +167,12 @@ func (j *judge) goCommand(args []string) string {
 		}
 	}
 	return ""
+}
+
+// isTool reports whether a program of the tools is installed. Their module has no version: go install takes its last commit.
+func isTool(verb, path string) bool {
+	info, err := os.Stat(filepath.Join(root, path))
+	return verb == "install" && strings.HasPrefix(path, tools+"/") && err == nil && info.IsDir()
 }
 
 // flags looks for the flags of a program as strings in its code.
@@ -228,7 +234,7 @@ func TestWrongCommandsAreFound(t *testing.T) {
 	const page = "Run `make tset`, `go run ./example/flashsale -bakend x` and `wllock whose product`; `wllock.WithWait` is a name.\n" +
 		"```\nmake lint PKGS=x\nWLLOCK_SEED=1 go run ./example/nothing # or\n" +
 		"wllock who --keys && go get github.com/wllock/wllock/distributed/redislock\nwllock run cron report -- ./report --all\n" +
-		"go run ./example/flashsale -backend redis://h \\\n  -procs 4\n```\n"
+		"go install github.com/wllock/wllock/tools/nothing@latest\ngo run ./example/flashsale -backend redis://h \\\n  -procs 4\n```\n"
 	judge := newJudge(t)
 	var wrong []string
 	for _, c := range commands(page) {
@@ -238,7 +244,7 @@ func TestWrongCommandsAreFound(t *testing.T) {
 	}
 	require.ElementsMatch(t, []string{
 		"no target tset", "no flag -bakend", "no command whose", "no variable PKGS", "no directory ./example/nothing", "no flag --keys",
-		"github.com/wllock/wllock/distributed/redislock is no module",
+		"github.com/wllock/wllock/distributed/redislock is no module", "github.com/wllock/wllock/tools/nothing@latest is no module",
 	}, wrong)
 }
 
