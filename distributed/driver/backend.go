@@ -110,20 +110,26 @@ func (b *Backend[W]) enterApart(ctx context.Context, a *Attempt[W]) (distributed
 	return got.l, got.p, got.err
 }
 
-// ask makes a request that its lane knows of. A grant with little time left is claimed before anybody gets it (rule C4).
+// ask makes a request that its lane knows of.
 func (b *Backend[W]) ask(ctx context.Context, a *Attempt[W], prev *Prev[W]) (distributed.Lease, distributed.Place, error) {
 	defer a.Lane.asked()
-	s, err := b.driver.Enter(ctx, a, prev)
-	if err == nil && s.Kind == Granted && a.late(s) {
-		s.claimed = true
-		if s.Sent, err = a.renewNow(ctx, a.Window); errors.Is(err, distributed.ErrLeaseLost) {
-			err = distributed.Unavailable(b.set.Name+": enter", keyless.Errorf("answers take longer than the claim window of %v", a.Window))
-		}
-	}
+	s, err := b.claimed(ctx, a, "enter", func() (Standing, error) { return b.driver.Enter(ctx, a, prev) })
 	if err != nil && !errors.Is(err, ErrOver) {
 		prev.GiveUp() // first: the service may remember only the latest that has ended
 	}
 	return a.entered(s, err)
+}
+
+// claimed makes a request. A grant with little time left is claimed before anybody gets it (rule C4).
+func (b *Backend[W]) claimed(ctx context.Context, a *Attempt[W], what string, request func() (Standing, error)) (Standing, error) {
+	s, err := request()
+	if err == nil && s.Kind == Granted && a.late(s) {
+		s.claimed = true
+		if s.Sent, err = a.renewNow(ctx, a.Window); errors.Is(err, distributed.ErrLeaseLost) {
+			err = distributed.Unavailable(b.set.Name+": "+what, keyless.Errorf("answers take longer than the claim window of %v", a.Window))
+		}
+	}
+	return s, err
 }
 
 // begin has the lane of a request know of it. One whose session ends before, as one that nobody uses, has sent nothing: it begins again.

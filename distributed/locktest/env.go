@@ -92,14 +92,19 @@ func try(call func(context.Context) error) error {
 	return call(ctx)
 }
 
-// enter makes a request and checks that the answer is a lease, or a place, or an error.
-func (m *member) enter(ctx context.Context, key string, hows ...how) (distributed.Lease, distributed.Place, error) {
-	m.Helper()
+// request is one of this instance: exclusive, long, patient, if hows change nothing.
+func (m *member) request(key string, hows ...how) distributed.Request {
 	req := distributed.Request{Key: key, Instance: m.name, TTL: long}
 	for _, h := range hows {
 		h(&req)
 	}
-	l, p, err := m.backend.Enter(ctx, req)
+	return req
+}
+
+// enter makes a request and checks that the answer is a lease, or a place, or an error.
+func (m *member) enter(ctx context.Context, key string, hows ...how) (distributed.Lease, distributed.Place, error) {
+	m.Helper()
+	l, p, err := m.backend.Enter(ctx, m.request(key, hows...))
 	if strings.Contains(answer(l, p, err), " and ") {
 		m.Errorf("Enter answered %s; want exactly one of them", answer(l, p, err))
 	}
