@@ -15,7 +15,8 @@ import (
 type Transferer[W any] interface {
 	Driver[W]
 	// Detached is Prepare for the attempt of the detached lease with that id. Its Lasts are how long that lasts, for Transfer. All that the
-	// service keeps of it follows from its Key and the id, and names distributed.DetachedName(id) in place of an instance. Drop releases it.
+	// service keeps of it follows from its Key and the id, and names distributed.DetachedName(id) in place of an instance. Drop releases it, after a Transfer to
+	// it that failed.
 	Detached(ctx context.Context, d *Attempt[W], id string) error
 	// Transfer gives the lease of from, which is exclusive, to the attempt to, with new fences: one of the two is Detached. To that it lasts for
 	// Lasts, and to another for Window. Like Enter it returns by itself, and may repeat what was not answered: a Transfer that was carried
@@ -34,7 +35,7 @@ func (b *Backend[W]) transferer() (Transferer[W], error) {
 // detached makes the attempt of a detached lease.
 func (b *Backend[W]) detached(ctx context.Context, t Transferer[W], key, id string, lasts time.Duration) (*Attempt[W], error) {
 	d := b.newAttempt(distributed.Request{Key: key, Instance: distributed.DetachedName(id), TTL: lasts})
-	d.state, d.quitted, d.wasHeld = ending, true, true
+	d.state, d.quitted = ending, true
 	return d, t.Detached(ctx, d, id)
 }
 
@@ -110,26 +111,9 @@ func (b *Backend[W]) Adopt(ctx context.Context, req distributed.Request, id stri
 
 // Discard implements distributed.Transferer.
 func (b *Backend[W]) Discard(ctx context.Context, req distributed.Request, id string) error {
-	t, err := b.transferer()
+	l, err := b.Adopt(ctx, req, id)
 	if err != nil {
 		return err
 	}
-	if err := parts.CheckAdopt(b.set.Name, &req, id, 0); err != nil {
-		return err
-	}
-	if !b.Begin() {
-		return distributed.ErrClosed
-	}
-	defer b.Done()
-	d, err := b.detached(ctx, t, req.Key, id, req.TTL)
-	if err != nil {
-		return b.OrClosed(err)
-	}
-	d.Lane.dropHere(ctx, d)
-	if err = d.wait(ctx, "release", d.patience()); err == nil {
-		d.mu.Lock()
-		err = d.outcome()
-		d.mu.Unlock()
-	}
-	return b.OrClosed(err)
+	return l.Release(ctx)
 }

@@ -66,7 +66,7 @@ func TestAGrantThatNobodyWaitsForIsGivenBack(t *testing.T) { // rule R4
 	release(t, newUser(t, b).lease(key(t))) // it listens
 	id := identity.NewAttempt(1)
 	var left wireAttempt
-	left.init(&sender{process: b.s.process}, id, key(t), instanceName("left"), distributed.Exclusive, time.Minute, time.Minute)
+	left.init(&sender{}, b.s.process, id, key(t), instanceName("left"), distributed.Exclusive, time.Minute, time.Minute)
 	c := left.enter(noPrev, false)
 	b.s.tr.Do(t.Context(), c)
 	got := readStanding(c.Reply, time.Now()).grant

@@ -49,7 +49,7 @@ func (b *Backend) Break(ctx context.Context, found distributed.Inspection, by, r
 // breaks ends what was found.
 func (s *sender) breaks(key string, id identity.Attempt, found, text string) *conn.Call {
 	var w wireAttempt
-	w.init(s, id, key, breaker, distributed.Exclusive, conn.OrphanTTL, distributed.ClaimWindow(conn.OrphanTTL))
+	w.init(s, s.process, id, key, breaker, distributed.Exclusive, conn.OrphanTTL, distributed.ClaimWindow(conn.OrphanTTL))
 	seen := w.space.seen.Load()
 	return conn.NewCall(breakScript, append(w.keys[:], helperBase(key)+brokenKey), w.token, w.attempt, w.mode, w.fixed.fresh, w.fixed.keep,
 		w.fixed.settings, fenceArg(&seen), found, text, distributed.BrokenMemory.Milliseconds())

@@ -67,16 +67,16 @@ func (d half) Prepare(ctx context.Context, a *attempt) error {
 		return err
 	}
 	a.Window = d.s.network().claimWindow(a.TTL)
-	d.identify(a, identity.NewAttempt(a.Number), instanceName(a.Instance))
+	d.identify(a, d.s.process, identity.NewAttempt(a.Number), instanceName(a.Instance))
 	return nil
 }
 
-// identify names an attempt as its requests do.
-func (b *Backend) identify(a *attempt, id identity.Attempt, instance string) {
+// identify names an attempt of a process as its requests do.
+func (b *Backend) identify(a *attempt, process string, id identity.Attempt, instance string) {
 	n := b.nodes.of(a.Key)
 	w := &a.Wire
 	a.Lane, w.node, w.id = n.lane, n, id
-	w.init(&b.s.sender, id, a.Key, instance, a.Mode, a.TTL, a.Window)
+	w.init(&b.s.sender, process, id, a.Key, instance, a.Mode, a.TTL, a.Window)
 	if a.NoWait {
 		w.noWait()
 	}

@@ -20,7 +20,7 @@ func crowd(t *testing.T, b *Backend, n int, mode distributed.Mode, ttl time.Dura
 	from.single.Store(b.s.single.Load())
 	all = make([]wireAttempt, n)
 	for i := range all {
-		all[i].init(from, identity.NewAttempt(uint64(i+1)), key(t), fmt.Sprint("deaf", i), mode, ttl, distributed.ClaimWindow(ttl))
+		all[i].init(from, from.process, identity.NewAttempt(uint64(i+1)), key(t), fmt.Sprint("deaf", i), mode, ttl, distributed.ClaimWindow(ttl))
 		c := all[i].enter(noPrev, false)
 		b.s.tr.Do(t.Context(), c)
 		require.NoError(t, c.Err)

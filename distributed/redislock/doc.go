@@ -127,3 +127,7 @@ package redislock
 // written there. A message is believed as far as its sender may be entitled: on a system's channel, about its locks. A grant has to
 // name the lock, attempt, instance and mode that wait here, and a fence above the one known, not minutes ahead of the clock. Else the
 // server is asked. Other messages put off no heartbeat and end nothing.
+//
+// R20. A detached lease is one of the process "detached", which hears no messages. It is found by its token, as leases are that are renewed
+// and released. So of two who adopt it one finds it, and Break ends it like another. The attempt that gives a lease away is noted as ended,
+// and one that was dropped gets none by a script that comes late (R1).

@@ -25,8 +25,8 @@ func checkKey(key string) error {
 	return nil
 }
 
-// keyCount is how many keys a lock has; queueKey and readersKey are places among them.
-const keyCount, queueKey, readersKey = 6, 2, 4
+// keyCount is how many keys a lock has; queueKey, readersKey and doneKey are places among them.
+const keyCount, queueKey, readersKey, doneKey = 6, 2, 4, 5
 
 // slots is the number of hash slots of a Redis cluster.
 const slots = 16384

@@ -112,6 +112,7 @@ const (
 	hasPlace    standingKind = "place"
 	heldByOther standingKind = "held" // and no place was taken
 	outdated    standingKind = "old"  // the server knows a later attempt of the instance; nothing was done
+	isNotHeld   standingKind = "lost" // transfer: there is no such lease
 )
 
 // readStanding reads the reply to a request that was sent then.

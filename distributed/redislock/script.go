@@ -23,10 +23,11 @@ var (
 	ttlScript       = inWords("ttl", "ask for the longest TTL")
 	inspectScript   = newScript("inspect")
 	breakScript     = newScript("break")
+	transferScript  = newScript("transfer")
 
 	allScripts = []*conn.Script{
 		enterScript, heartbeatScript, renewScript, renewAllScript, renewOneScript, refillScript, downgradeScript, leaveScript, releaseScript, probeScript,
-		ttlScript, inspectScript, breakScript,
+		ttlScript, inspectScript, breakScript, transferScript,
 	}
 )
 

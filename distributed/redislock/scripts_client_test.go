@@ -97,7 +97,7 @@ func (c *simClient) attempt(key string, now time.Time, mode distributed.Mode, li
 		since: now,
 	}
 	a.id = c.process.process + ":" + a.text + ":" + c.instance
-	a.wire.init(c.process, simID(a.number), key, c.instance, mode, c.ttl, c.window)
+	a.wire.init(c.process, c.process.process, simID(a.number), key, c.instance, mode, c.ttl, c.window)
 	if nowait {
 		a.wire.noWait()
 	}

@@ -142,6 +142,6 @@ func (u *subscription) grant(a *attempt, m message) {
 // giveBack returns a grant that nobody waits for any more (rule R4).
 func (u *subscription) giveBack(m message) {
 	a := u.b.client.Orphan(m.attempt.Number, distributed.Request{Key: m.key, Mode: m.mode, TTL: conn.OrphanTTL})
-	u.b.identify(a, m.attempt, m.instance)
+	u.b.identify(a, u.b.s.process, m.attempt, m.instance)
 	a.Discard()
 }

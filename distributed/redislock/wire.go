@@ -95,12 +95,12 @@ type wireAttempt struct {
 	mode, queue    any // ARGV 3; ARGV 6 of enter
 }
 
-// init names the attempt with that id. The instance is escaped: see instanceName.
-func (w *wireAttempt) init(s *sender, id identity.Attempt, key, instance string, mode distributed.Mode, ttl, window time.Duration) {
+// init names the attempt with that id of a process. The instance is escaped: see instanceName.
+func (w *wireAttempt) init(s *sender, process string, id identity.Attempt, key, instance string, mode distributed.Mode, ttl, window time.Duration) {
 	var digits [40]byte
 	attempt := id.Append(digits[:0])
-	w.token = prefix + "x:" + s.process + ":" + string(attempt) + ":" + instance + ":"
-	start := len(prefix) + len("x:") + len(s.process) + len(":")
+	w.token = prefix + "x:" + process + ":" + string(attempt) + ":" + instance + ":"
+	start := len(prefix) + len("x:") + len(process) + len(":")
 	w.attempt = w.token[start : start+len(attempt)]
 	w.space, w.fixed, w.keys = s.space(key), s.argsFor(ttl, window), keysOf(key, instance)
 	w.mode, w.queue = w.fixed.mode(mode), w.fixed.queue
