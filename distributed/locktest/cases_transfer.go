@@ -74,13 +74,13 @@ var transferCases = []Case{
 	{"a detached lease outlasts the TTL of its instance", func(e *env, key string) {
 		a, b := e.member(), e.member()
 		id := a.detach(a.lease(key, lasting(e.ttl)), long)
-		time.Sleep(2 * e.ttl)
+		time.Sleep(e.ttl * 5 / 4)
 		e.member().refused(key)
 		l, err := b.adopt(key, id, lasting(e.ttl))
 		if err != nil {
 			e.Fatalf("Adopt: %v", err)
 		}
-		time.Sleep(2 * e.ttl)
+		time.Sleep(e.ttl * 5 / 4)
 		e.held(key, l) // it is renewed
 		e.release(l)
 	}},
