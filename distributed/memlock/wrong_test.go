@@ -5,6 +5,7 @@ import (
 	"maps"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/locktest"
@@ -33,6 +34,10 @@ type flaw struct {
 	close      func(*Backend) error
 	found      func(*distributed.Inspection) // changes what was found
 	breaks     func(*Backend, distributed.Inspection) distributed.Inspection
+	detach     func(b *Backend, l *lease, id string, lasts time.Duration) error
+	adopt      func(b *Backend, req distributed.Request, id string) (distributed.Lease, error)
+	adopted    func(*lease) // changes a lease that Adopt has returned
+	discard    func(b *Backend, req distributed.Request, id string) error
 }
 
 func (w *wrong) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
@@ -100,6 +105,35 @@ func (w *wrong) Break(ctx context.Context, i distributed.Inspection, by, reason 
 	return w.Backend.Break(ctx, i, by, reason)
 }
 
+func (w *wrong) Detach(ctx context.Context, of distributed.Lease, id string, lasts time.Duration) error {
+	l, ok := distributed.As[*lease](of)
+	if wrapped, is := of.(*wrongLease); is {
+		l, ok = wrapped.inner, true
+	}
+	if w.detach == nil || !ok {
+		return w.Backend.Detach(ctx, l, id, lasts)
+	}
+	return w.detach(w.Backend, l, id, lasts)
+}
+
+func (w *wrong) Adopt(ctx context.Context, req distributed.Request, id string) (distributed.Lease, error) {
+	if w.adopt != nil {
+		return w.adopt(w.Backend, req, id)
+	}
+	l, err := w.Backend.Adopt(ctx, req, id)
+	if l, ok := l.(*lease); ok && w.adopted != nil {
+		w.adopted(l)
+	}
+	return l, err
+}
+
+func (w *wrong) Discard(ctx context.Context, req distributed.Request, id string) error {
+	if w.discard != nil {
+		return w.discard(w.Backend, req, id)
+	}
+	return w.Backend.Discard(ctx, req, id)
+}
+
 func (w *wrong) Close() error { return or(w.close, (*Backend).Close, w.Backend) }
 
 // wrongLease is a lease that Enter granted. Those that places deliver are correct.
@@ -156,6 +190,7 @@ func TestFlawsAreFound(t *testing.T) {
 	all := maps.Clone(flaws)
 	maps.Copy(all, inspectFlaws)
 	maps.Copy(all, permitFlaws)
+	maps.Copy(all, transferFlaws)
 	for name, f := range all {
 		t.Run(name, func(t *testing.T) {
 			c, ok := cases[f.caught]
