@@ -166,7 +166,7 @@ func (l *Locker) acquire(ctx context.Context, h *hold.Hold, r *request, asked, d
 	if c.hopeless && !c.noWait {
 		turn.MaxAhead = r.name.MaxAhead(ctx, asked, turn.Deadline)
 	}
-	switch err := h.Queue(ctx, l.queue, turn, asked); {
+	switch err := h.Queue(ctx, l.queue, h.Key(), turn, asked); {
 	case err == local.ErrRides:
 		return err
 	case err != nil:

@@ -62,7 +62,7 @@ const (
 
 // Error says why a lock was not acquired or was lost, and what the caller needs in order to react. Get it with errors.As.
 type Error struct {
-	Op              string        // "acquire", "hold", "batch" or "release"
+	Op              string        // "acquire", "hold", "batch", "release", "detach" or "adopt"
 	Key             string        // system:name:key, raw unless WithKeyRedaction was given. Error and LogValue quote and cut it
 	Tier            Tier          // where it failed
 	Waited          time.Duration // time spent waiting, in both tiers together

@@ -47,8 +47,9 @@ func (l *Locker) Locks(limit int) []LockInfo {
 		if !ok || tenures[lane{key, n}] != t { // it became another key's before we looked at it
 			return
 		}
-		if n > 0 {
-			info = all[key].beside(info)
+		key = lockOf(key)
+		if before, ok := all[key]; ok {
+			info, waiting = before.beside(info), max(before.Waiting, waiting)
 		}
 		info.Key, info.Waiting = key, waiting
 		all[key] = info

@@ -2,14 +2,17 @@ package wllock
 
 import (
 	"context"
-	"sync/atomic"
+	"sync"
 )
 
-// Lock is a lock acquired with Acquire, for code that cannot be a function. It must be released.
+// Lock is a lock acquired with Acquire or Adopt, for code that cannot be a function. It must be released, or detached.
 type Lock struct {
 	Held
-	ctx      context.Context
-	released atomic.Bool
+	locker *Locker
+	ctx    context.Context
+
+	mu       sync.Mutex
+	released bool // guarded by mu: Release was called, or the lock was detached
 }
 
 // Acquire acquires the lock system:name:key, as Do does, and leaves its release to the caller. The maximum set by
@@ -20,7 +23,7 @@ func (l *Locker) Acquire(ctx context.Context, name, key string, opts ...CallOpti
 	if err != nil {
 		return nil, err
 	}
-	return &Lock{Held: Held{e.hold}, ctx: e.ctx}, nil
+	return &Lock{Held: Held{e.hold}, locker: l, ctx: e.ctx}, nil
 }
 
 // Context descends from that of Acquire, carries the lock (HeldFrom), and ends when the lock is lost.
@@ -34,7 +37,11 @@ func (k *Lock) Release(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
 	}
-	if k.released.Swap(true) {
+	k.mu.Lock()
+	again := k.released
+	k.released = true
+	k.mu.Unlock()
+	if again {
 		return left(k.hold, !k.hold.MarkedLost(), nil)
 	}
 	kept, err := k.hold.LeaveAndWait(ctx) // rule T5

@@ -112,7 +112,7 @@ func (l *Locker) tenureConfig() tenure.Config {
 	c := tenure.Config{
 		Backend: l.policy, Outage: l.policy, Instance: l.instance, TTL: s.leaseTTL,
 		MaxHandoffs: s.maxHandoffs, MaxTenure: s.maxTenure, Linger: s.linger, Adaptive: s.adaptive,
-		Queue: (*turns)(l), Failed: l.observer.ReleaseFailed,
+		Queue: (*turns)(l), Failed: func(tag any, key string, err error) { l.observer.ReleaseFailed(tag, lockOf(key), err) },
 	}
 	if s.meters != nil {
 		c.Renewed = l.observer.Renewed

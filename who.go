@@ -54,6 +54,9 @@ func holderIn(err error) (holder string, rest error) {
 // instanceOf leaves the lane out of the name of a holder of permits: to the backend each lane is an instance (rule P3), to people
 // the Locker is.
 func instanceOf(holder string) string {
+	if (distributed.Holder{Instance: holder}).Detached() {
+		return "a detached lock"
+	}
 	before, after, ok := strings.Cut(holder, "#")
 	if !ok {
 		return holder

@@ -15,9 +15,9 @@ func (h *Hold) Trace(ctx context.Context) (traced context.Context) {
 	return traced
 }
 
-// Queue waits in the local queue for the turn.
-func (h *Hold) Queue(ctx context.Context, q *local.Queue[*tenure.Tenure], ask local.Ask, asked time.Time) error {
-	err := q.Enter(ctx, &h.turn, h.key, ask)
+// Queue waits in the local queue for the turn of a key, which is usually the lock's.
+func (h *Hold) Queue(ctx context.Context, q *local.Queue[*tenure.Tenure], key string, ask local.Ask, asked time.Time) error {
+	err := q.Enter(ctx, &h.turn, key, ask)
 	h.turnAt = asked
 	if h.turn.Queued() {
 		h.turnAt = time.Now()

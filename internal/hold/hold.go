@@ -24,6 +24,9 @@ import (
 // ErrLockTimeMax is the cause of the context of a hold that has lasted for too long: see LimitBy.
 var ErrLockTimeMax = keyless.Errorf("lock held for longer than its maximum")
 
+// ErrDetached is the cause of the context of a hold that has given its lease away.
+var ErrDetached = keyless.Errorf("lock detached: it stays taken until its token is used, or its time has passed")
+
 // Group is what the holds of a Locker share.
 type Group struct {
 	Observer *report.Observer
@@ -143,6 +146,9 @@ func (h *Hold) Degraded() bool {
 func (h *Hold) Check() error {
 	switch {
 	case !h.Open():
+		if _, cause := h.Ended(); cause == ErrDetached {
+			return cause
+		}
 		return distributed.ErrLeaseLost
 	case h.together != nil:
 		return h.together.check()

@@ -49,6 +49,26 @@ func (h *Hold) LeaveAndWait(ctx context.Context) (kept bool, err error) { // rul
 	return kept, err
 }
 
+// CloseAlone closes the hold if one function is inside, and no nested guard. GiveAway is next.
+func (h *Hold) CloseAlone() bool { return h.pins.CompareAndSwap(1, 0) }
+
+// GiveAway ends a hold whose lease does not go back to the backend but to another owner, by give. The turn is passed on after that: the next
+// caller's Enter must not take the lease for its own.
+func (h *Hold) GiveAway(give func(distributed.Lease) error) error {
+	err := give(h.use.Lease())
+	if err == nil {
+		h.End(ErrDetached)
+	}
+	if _, pass := h.closed(); pass {
+		h.pass()
+	}
+	if errors.Is(err, distributed.ErrLeaseLost) {
+		h.MarkLost()
+		h.inquire()
+	}
+	return err
+}
+
 // Reasons are what was wrong with a hold that a function has left, with its error. nil: nothing was. After LockTimeMax the error of a
 // function that its context has stopped is to tell of that.
 func (h *Hold) Reasons(kept bool, err error) []error { // rule T7
@@ -75,6 +95,11 @@ func (h *Hold) out() (kept, pass bool) {
 	if h.pins.Add(-1) > 0 {
 		return !h.Lost(), false
 	}
+	return h.closed()
+}
+
+// closed is out for a hold that has no function inside any more.
+func (h *Hold) closed() (kept, pass bool) {
 	if h.together != nil {
 		h.together.closeOne()
 	} else {

@@ -11,6 +11,9 @@ import (
 
 // enter asks the backend for a lease and waits for it. The caller has the turn; no lease serves it.
 func (t *Tenure) enter(ctx context.Context, of Owner, ask Ask, d decision) (distributed.Lease, error) {
+	if ask.Adopt != nil {
+		return ask.adopt(ctx)
+	}
 	place, prev := d.place, d.prev
 	for {
 		if place == nil {
@@ -34,6 +37,22 @@ func (t *Tenure) enter(ctx context.Context, of Owner, ask Ask, d decision) (dist
 		t.setPlace(nil, &ask)
 		place, ask.Now = nil, time.Now() // lost: enter again
 	}
+}
+
+// adopt gets a lease that was detached.
+func (a Ask) adopt(ctx context.Context) (lease distributed.Lease, err error) {
+	ctx, cancel := a.within(ctx)
+	defer cancel()
+	adopt := func(ctx context.Context) (err error) {
+		lease, err = a.Adopt(ctx)
+		return err
+	}
+	if a.outage != nil {
+		err = a.outage.Ask(ctx, adopt)
+	} else {
+		err = adopt(ctx)
+	}
+	return lease, a.timeout(ctx, err)
 }
 
 func (t *Tenure) setPlace(p distributed.Place, ask *Ask) {

@@ -97,6 +97,9 @@ type Ask struct {
 	// Least is how long the lock stays taken, counted from Use.Began (rule N2). It takes a TTL whose claim window is longer.
 	Least time.Duration
 
+	// Adopt gets the caller, whose key no other caller uses, a lease that was detached. nil: the caller asks for one.
+	Adopt func(ctx context.Context) (distributed.Lease, error)
+
 	outage Outage // of the group; nil: none
 }
 
