@@ -19,8 +19,8 @@ import (
 	"github.com/wllock/wllock/local"
 )
 
-// Token stands for a lock that was detached: see Lock.Detach. It is a line of printable text. It is a secret, too: who has it can adopt the
-// lock or release it. No one else can, and the backend knows the secret part by a hash only.
+// Token stands for a lock that was detached: see Lock.Detach. It is a line of printable text. It is a secret, too: who has it, and no other
+// process, can adopt the lock or release it. The backend knows the secret part by a hash only.
 type Token string
 
 const (
@@ -205,8 +205,8 @@ func (l *Locker) Adopt(ctx context.Context, token Token, opts ...CallOption) (*L
 	return &Lock{Held: Held{h}, locker: l, ctx: h.Inside()}, nil
 }
 
-// ReleaseToken releases a lock that was detached. The error Is ErrLeaseLost if the token was used before, or its time has passed, and
-// ErrUnavailable if the backend did not answer: then the lock may be released, or is free when its time has passed.
+// ReleaseToken releases a lock that was detached. The error Is ErrLeaseLost if the token was used before, or its time has passed. It Is
+// ErrUnavailable if the backend did not answer. Then the lock may be released, or is free when its time has passed.
 func (l *Locker) ReleaseToken(ctx context.Context, token Token) error {
 	if ctx == nil {
 		return errNilContext
@@ -221,7 +221,8 @@ func (l *Locker) ReleaseToken(ctx context.Context, token Token) error {
 	return nil
 }
 
-// detachedRequest asks for a detached lease. To the backend the Locker is another instance then, since it may be waiting for the lock at the same time (rule T1).
+// detachedRequest asks for a detached lease. To the backend the Locker is another instance then, since it may be waiting for the lock at the
+// same time (rule N5).
 func (l *Locker) detachedRequest(key string) distributed.Request {
 	return distributed.Request{Key: key, Instance: l.instance + "#0", TTL: l.settings.leaseTTL}
 }

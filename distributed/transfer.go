@@ -7,7 +7,7 @@ import (
 )
 
 // Transferer is an optional ability of a Backend: an exclusive lease can leave the instance that has it, and be adopted by another one later.
-// In between the lease is detached: the lock stays taken, but nobody renews it. The service knows it by an id, which is no secret. To
+// In between the lease is detached: the lock stays taken, and no instance renews it. The service knows it by an id, which is no secret. To
 // Inspect it is held by DetachedName(id).
 type Transferer interface {
 	Backend
@@ -37,5 +37,5 @@ const detachedName = "detached~"
 // DetachedName is what stands in place of an instance where the lease with that id is detached.
 func DetachedName(id string) string { return detachedName + id }
 
-// Detached reports that nobody has the lease: it waits to be adopted.
+// Detached reports that no instance has the lease: it waits to be adopted.
 func (h Holder) Detached() bool { return strings.HasPrefix(h.Instance, detachedName) }

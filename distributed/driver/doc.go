@@ -38,6 +38,7 @@
 //	held              lost, expired                      ending    the service may still have it
 //	held, unread      Leave, Close                       ending    whoever takes it out of the channel owns it
 //	held, ending      Prev of an Enter                   adopted   exactly one of Enter and Drop removes it
+//	held              Detach                             adopted   exactly one of Transfer and Drop ends it: see Transferer
 //	ending            it is about to be sent             dropping  no Enter adopts it any more
 //	adopted           Enter knows what became of it      over      Release and the Watcher get that answer
 //	adopted           Enter does not know                dropping  a Drop says what is left

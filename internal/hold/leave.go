@@ -53,7 +53,7 @@ func (h *Hold) LeaveAndWait(ctx context.Context) (kept bool, err error) { // rul
 func (h *Hold) CloseAlone() bool { return h.pins.CompareAndSwap(1, 0) }
 
 // GiveAway ends a hold whose lease does not go back to the backend but to another owner, by give. The turn is passed on after that: the next
-// caller's Enter must not take the lease for its own.
+// caller's Enter must not take the lease for its own (rule N5).
 func (h *Hold) GiveAway(give func(distributed.Lease) error) error {
 	err := give(h.use.Lease())
 	if err == nil {

@@ -26,8 +26,8 @@ func (c *check) lockerr() {
 		case runs[c.called(call)] || c.decorated(call):
 			c.found(call, "the error of %s is %s: it alone says that the lock was not acquired and the function did not run, or that the lock was lost. %s",
 				c.title(call), how.past, how.instead)
-		case c.called(call) == "Locker.Acquire" && how == blank:
-			c.found(call, "the error of Acquire is %s: if the lock is not acquired, the Lock is nil, and its methods panic. %s", how.past, how.instead)
+		case acquires[c.called(call)] && how == blank:
+			c.found(call, "the error of %s is %s: if the lock is not acquired, the Lock is nil, and its methods panic. %s", c.title(call), how.past, how.instead)
 		}
 	}
 }

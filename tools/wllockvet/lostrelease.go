@@ -11,14 +11,17 @@ import (
 	"golang.org/x/tools/go/cfg"
 )
 
-var lostrelease = rule("lostrelease", `find locks that Acquire returns and that are not released on some path
+var lostrelease = rule("lostrelease", `find locks that Acquire or Adopt returns and that are not released on some path
 
 Such a lock stays taken until WithLockTimeMax has passed and its lease has expired, or without a maximum for as long as the process lives.
 Close waits for it, too. A lock that is returned, stored, passed on or given to a function literal is not followed.`, (*check).lostrelease)
 
+// acquires are the functions of wllock that return a Lock.
+var acquires = map[string]bool{"Locker.Acquire": true, "Locker.Adopt": true}
+
 func (c *check) lostrelease() {
 	for at, name := range c.uses() {
-		if name != "Locker.Acquire" {
+		if !acquires[name] {
 			continue
 		}
 		switch s := at.Parent().Node().(type) {
@@ -158,13 +161,13 @@ func isBool(v *types.Var) bool { return types.Identical(v.Type().Underlying(), t
 
 func (w *walk) saysWhatErrSays(v *types.Var) bool { return v == w.err || w.about[v] }
 
-// gives reports whether n does more with the lock than to look at it: releases it, or passes it on.
+// gives reports whether n does more with the lock than to look at it: releases or detaches it, or passes it on.
 func (w *walk) gives(n ast.Node) bool {
 	looks := map[ast.Expr]bool{}
 	return contains(n, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.SelectorExpr:
-			looks[n.X] = n.Sel.Name != "Release"
+			looks[n.X] = n.Sel.Name != "Release" && n.Sel.Name != "Detach"
 		case *ast.BinaryExpr:
 			looks[n.X], looks[n.Y] = isNil(n.Y), isNil(n.X)
 		case *ast.Ident:

@@ -354,3 +354,22 @@ func untilItWorks(ctx context.Context, l *wllock.Locker) error {
 		}
 	}
 }
+
+func adopts(ctx context.Context, l *wllock.Locker, token wllock.Token) error {
+	lock, err := l.Adopt(ctx, token) // want `the lock is not released on a way from here to line 364`
+	if err != nil {
+		return err
+	}
+	if err := work(lock.Context()); err != nil {
+		return err
+	}
+	return lock.Release(ctx)
+}
+
+func detaches(ctx context.Context, l *wllock.Locker) (wllock.Token, error) {
+	lock, err := l.Acquire(ctx, "product", "1")
+	if err != nil {
+		return "", err
+	}
+	return lock.Detach(ctx, 60e9)
+}
