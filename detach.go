@@ -56,6 +56,12 @@ func (t Token) read() (full, id string, err error) {
 	return string(name), detachedID(secret), nil
 }
 
+// Key returns the full name of the lock, system:name:key. A token that is damaged is an error.
+func (t Token) Key() (string, error) {
+	full, _, err := t.read()
+	return full, err
+}
+
 // String hides the secret, so that logs do not show it. string(t) is the whole token.
 func (t Token) String() string {
 	if i := strings.LastIndexByte(string(t), '.'); i >= 0 {

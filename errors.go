@@ -70,7 +70,7 @@ type Error struct {
 	DistributedWait time.Duration // part of Waited at the backend
 	RetryAfter      time.Duration // estimate of when another try may succeed, 0 if never or not known
 	Ran             bool          // the function was entered: a repeat may do the work twice
-	Holder          string        // the Locker.Instance that has the lock, or one of the readers and how many more, with ErrHeld, ErrWaitTimeout, ErrQueueFull and the caller's own deadline. "" if not known
+	Holder          string        // the Locker.Instance that has the lock, or one of the readers and how many more, with ErrHeld, ErrWaitTimeout, ErrQueueFull and the caller's own deadline. "a detached lock" if no instance has it. "" if not known
 	Err             error         // one of the errors above, maybe with more beside it
 
 	Broken *distributed.Breaking // with ErrLeaseLost: who ended the lease by force, and why. nil if it was not broken, or not known

@@ -24,7 +24,7 @@ type LockInfo struct {
 	Batch     int           `json:"batch"`            // callers of the batch that runs, 0 if none does
 	Until     time.Time     `json:"until,omitzero"`   // the lease, of permits the first to end, lasts at least until then. Zero if there is none
 	Lingering bool          `json:"lingering"`        // the lease is idle, and kept for the next local caller
-	Holder    string        `json:"holder,omitempty"` // the Locker.Instance that has the lock, this one's or another's. "" if not known
+	Holder    string        `json:"holder,omitempty"` // the Locker.Instance that has the lock, this one's or another's, or "a detached lock". "" if not known
 	Staying   bool          `json:"staying"`          // the function has returned, and the lock stays taken (WithHoldAtLeast)
 	Degraded  bool          `json:"degraded"`         // held without a lease, because the backend is or was unreachable (LocalOnly)
 }

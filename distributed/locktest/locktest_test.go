@@ -71,7 +71,7 @@ type process struct{ distributed.Backend }
 func (*process) Close() error { return nil }
 
 // bare grants leases that have only what the contract requires, and no fences.
-type bare struct{ *memlock.Backend }
+type bare struct{ distributed.Backend }
 
 func (b bare) Enter(ctx context.Context, r distributed.Request) (distributed.Lease, distributed.Place, error) {
 	if l, ok := distributed.As[*bareLease](r.Prev); ok {

@@ -20,12 +20,12 @@ import (
 // Exit codes, those of sysexits.h where that has one.
 const (
 	ok          = 0
-	no          = 1  // who: the lock is free; break: nothing was ended; doctor: warnings
+	no          = 1  // who: the lock is free; break: nothing was ended; give: nothing was released; doctor: warnings
 	wrong       = 2  // doctor: errors
 	usage       = 64 // the command line or the settings are wrong
 	unavailable = 69 // the backend is
-	lost        = 70 // run: the lease was lost, and the command was ended
-	notAcquired = 75 // run: others have the lock; -E chooses another
+	lost        = 70 // run: the lease was lost, and the command was ended; take: it was lost; run --token: its lock is not there
+	notAcquired = 75 // run, take: others have the lock; -E chooses another
 )
 
 // exit ends the program with a code; err is printed unless it is nil.
@@ -121,7 +121,7 @@ func (a *app) commands() *cli.Command {
 			&cli.StringFlag{Name: "system", Usage: "first part of the locks' `NAME`s (default: $WLLOCK_SYSTEM_NAME)"},
 			&cli.DurationFlag{Name: "timeout", Usage: "for the backend's answer", Value: 10 * time.Second},
 		},
-		Commands: []*cli.Command{a.run(), a.who(), a.ls(), a.top(), a.breaks(), a.doctor(), a.migrate(), a.man()},
+		Commands: []*cli.Command{a.run(), a.take(), a.give(), a.who(), a.ls(), a.top(), a.breaks(), a.doctor(), a.migrate(), a.man()},
 		Action: func(_ context.Context, c *cli.Command) error {
 			if c.Args().Len() > 0 {
 				return usageError("there is no command %q: see wllock help", c.Args().First())

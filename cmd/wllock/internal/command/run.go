@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -36,18 +37,25 @@ const (
 func (a *app) run() *cli.Command {
 	return &cli.Command{
 		Name: "run", Usage: "run a command under a lock", ArgsUsage: "NAME KEY [-- COMMAND [ARGUMENT...]]", Description: runDescription,
-		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "n", Aliases: []string{"no-wait"}, Usage: "give up at once if others have the lock"},
-			&cli.DurationFlag{Name: "w", HideDefault: true, Aliases: []string{"wait"}, Usage: "wait so long for the lock (default: $WLLOCK_WAIT, or for ever)"},
-			&cli.IntFlag{Name: "E", Aliases: []string{"conflict-exit-code"}, Value: notAcquired, Usage: "exit with this `CODE` when others have the lock"},
-			&cli.BoolFlag{Name: "q", Aliases: []string{"quiet"}, Usage: "say nothing when others have the lock"},
+		Flags: append(waitFlags(),
+			&cli.StringFlag{Name: "token", Usage: "go on with the lock that wllock take has taken, in place of NAME KEY; - reads `TOKEN` from the standard input"},
 			&cli.BoolFlag{Name: "s", Aliases: []string{"shared"}, Usage: "a read lock: beside other readers"},
 			&cli.IntFlag{Name: "permits", HideDefault: true, Usage: "be one of `N` holders at a time; all have to give the same number"},
 			&cli.DurationFlag{Name: "hold-at-least", HideDefault: true, Usage: "keep the lock taken so long from its start, also if the command ends before"},
 			&cli.DurationFlag{Name: "lock-time-max", HideDefault: true, Usage: "end the command when it has run so long (default: never)"},
 			&cli.DurationFlag{Name: "grace", Value: 5 * time.Second, Usage: "time between SIGTERM and SIGKILL when the lock is lost"},
-		},
+		),
 		Action: a.runAction,
+	}
+}
+
+// waitFlags are those of a command that waits for a lock.
+func waitFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.BoolFlag{Name: "n", Aliases: []string{"no-wait"}, Usage: "give up at once if others have the lock"},
+		&cli.DurationFlag{Name: "w", HideDefault: true, Aliases: []string{"wait"}, Usage: "wait so long for the lock (default: $WLLOCK_WAIT, or for ever)"},
+		&cli.IntFlag{Name: "E", Aliases: []string{"conflict-exit-code"}, Value: notAcquired, Usage: "exit with this `CODE` when others have the lock"},
+		&cli.BoolFlag{Name: "q", Aliases: []string{"quiet"}, Usage: "say nothing when others have the lock"},
 	}
 }
 
@@ -57,6 +65,8 @@ that refuses smaller ones. Signals are passed on to it. In WLLOCK_LOCK_PID it fi
 run that asks for a lock it runs under already is refused: it would wait for itself.
 
 Without COMMAND the lock is held until Ctrl-C or SIGTERM, which then is a good end: the code is 0.
+
+With --token the lock is one that wllock take has taken, in place of NAME KEY. It is renewed and released as any other.
 
 If the lock is lost, COMMAND and all that descends from it get SIGTERM, and after the grace SIGKILL.
 
@@ -69,6 +79,7 @@ type job struct {
 	app       *app
 	path      string // of the program; "": none is run
 	name, key string
+	token     wllock.Token // of the lock, which was taken before; "": it is acquired
 	grace     time.Duration
 	conflict  int  // exit code when others have the lock
 	quiet     bool // about that
@@ -86,6 +97,16 @@ func (a *app) runAction(ctx context.Context, c *cli.Command) error {
 	defer signal.Stop(j.signals)
 	a.speakAside()
 	startThreads()
+	return j.locked(ctx, c, func(_ context.Context, _ *wllock.Locker, lock *wllock.Lock) error {
+		if j.path == "" {
+			return j.hold(lock)
+		}
+		return j.under(lock)
+	})
+}
+
+// locked waits for the lock, and has it used.
+func (j *job) locked(ctx context.Context, c *cli.Command, use func(context.Context, *wllock.Locker, *wllock.Lock) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	locker, lock, err := j.acquire(ctx, c.Duration("timeout"), cancel)
@@ -95,10 +116,7 @@ func (a *app) runAction(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return j.refusal(err)
 	}
-	if j.path == "" {
-		return j.hold(lock)
-	}
-	return j.under(lock)
+	return use(ctx, locker, lock)
 }
 
 // notice has signals come to j.signals.
@@ -114,7 +132,13 @@ func (j *job) notice(signals []os.Signal) {
 func (a *app) newJob(c *cli.Command) (*job, error) {
 	args := c.Args().Slice()
 	switch {
-	case a.dashed && len(a.after) == 0 || len(args) != 2:
+	case c.Name == "take" && (a.dashed || len(args) != 2):
+		return nil, usageError("want NAME KEY: see wllock help take")
+	case c.IsSet("token") && len(args) > 0:
+		return nil, usageError("--token and NAME KEY exclude each other: the token knows its lock")
+	case c.IsSet("token") && slices.ContainsFunc([]string{"n", "w", "s", "permits", "hold-at-least"}, c.IsSet):
+		return nil, usageError("--token and the flags of a wait, -s, --permits and --hold-at-least exclude each other: the lock is taken already")
+	case a.dashed && len(a.after) == 0 || len(args) != 2 && !c.IsSet("token"):
 		return nil, usageError("want NAME KEY -- COMMAND, or NAME KEY alone: see wllock help run")
 	case c.Bool("n") && c.IsSet("w"):
 		return nil, usageError("-n and -w exclude each other")
@@ -133,7 +157,18 @@ func (a *app) newJob(c *cli.Command) (*job, error) {
 			return nil, usageError("--%s %v is negative", name, c.Duration(name))
 		}
 	}
-	settings, err := a.settings(c, "")
+	var token wllock.Token
+	system := ""
+	if c.IsSet("token") {
+		var full string
+		var err error
+		if token, full, err = a.token(c.String("token")); err != nil {
+			return nil, err
+		}
+		args = strings.SplitN(full, ":", 3)
+		system, args = args[0], args[1:]
+	}
+	settings, err := a.settings(c, system)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +185,7 @@ func (a *app) newJob(c *cli.Command) (*job, error) {
 		settings.Instance = instanceOf(path)
 	}
 	return &job{
-		app: a, path: path, name: args[0], key: args[1], grace: c.Duration("grace"), conflict: c.Int("E"), quiet: c.Bool("q"),
+		app: a, path: path, name: args[0], key: args[1], token: token, grace: c.Duration("grace"), conflict: c.Int("E"), quiet: c.Bool("q"),
 		opts: callOptions(c), settings: settings, signals: make(chan os.Signal, signalRoom),
 	}, nil
 }
@@ -218,7 +253,11 @@ func (j *job) ask(ctx context.Context, timeout time.Duration) (got acquired) {
 	connecting, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if got.locker, got.err = j.settings.Open(connecting, wllock.WithOutage(wllock.FailClosed)); got.err == nil {
-		got.lock, got.err = got.locker.Acquire(ctx, j.name, j.key, j.opts...)
+		if j.token != "" {
+			got.lock, got.err = got.locker.Adopt(ctx, j.token, j.opts...)
+		} else {
+			got.lock, got.err = got.locker.Acquire(ctx, j.name, j.key, j.opts...)
+		}
 	}
 	return got
 }
@@ -232,7 +271,7 @@ func refusal(err error) error {
 	if e, ok := errors.AsType[*child.Error](err); ok {
 		code = e.Code
 	}
-	if errors.Is(err, wllock.ErrUnavailable) {
+	if errors.Is(err, wllock.ErrUnavailable) || errors.Is(err, errors.ErrUnsupported) {
 		code = unavailable
 	}
 	return &exit{code, err}
@@ -240,6 +279,9 @@ func refusal(err error) error {
 
 // refusal is the exit when the lock was not acquired.
 func (j *job) refusal(err error) error {
+	if errors.Is(err, wllock.ErrLeaseLost) {
+		return &exit{lost, fmt.Errorf("the token was used before, or its time has passed: %w", err)}
+	}
 	if !errors.Is(err, wllock.ErrHeld) && !errors.Is(err, wllock.ErrWaitTimeout) && !errors.Is(err, wllock.ErrQueueFull) {
 		return refusal(err)
 	}

@@ -31,6 +31,7 @@ type Lock struct {
 type Person struct {
 	Instance string    `json:"instance,omitempty"`
 	Host     string    `json:"host,omitempty"`
+	Detached bool      `json:"detached,omitempty"` // no instance has the lock: it waits for its token
 	Mode     string    `json:"mode,omitempty"`
 	Permits  int       `json:"permits,omitempty"` // it waits for one of so many
 	Since    time.Time `json:"since,omitzero"`
@@ -63,6 +64,9 @@ func NewLock(i distributed.Inspection) Lock {
 		p := Person{Instance: h.Instance, Host: Host(h.Instance), Since: utc(h.Since), LeftMS: h.Left.Milliseconds(), Fence: number(h.Fence)}
 		if h.Left < 0 {
 			p.LeftMS = -1
+		}
+		if p.Detached = h.Detached(); p.Detached {
+			p.Instance, p.Host = "", ""
 		}
 		l.Holders = append(l.Holders, p)
 	}

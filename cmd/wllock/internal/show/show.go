@@ -67,8 +67,11 @@ func Mode(i distributed.Inspection) string {
 
 func holder(w io.Writer, i distributed.Inspection, h distributed.Holder, now time.Time) {
 	name := instance(h.Instance)
-	if i.Foreign {
+	switch {
+	case i.Foreign:
 		name = "a client that is not wllock"
+	case h.Detached():
+		name = detached + ", until its token is used"
 	}
 	fmt.Fprintf(w, "  holder\t%s\n", name)
 	if since := h.Since; !since.IsZero() {
@@ -148,10 +151,16 @@ func instance(id string) string {
 	}
 }
 
+// detached stands for the holder of a lock that no process has.
+const detached = "detached"
+
 // Holder names who has a lock in one word.
 func Holder(i distributed.Inspection) string {
 	if i.Foreign {
 		return "(not wllock)"
+	}
+	if i.Held() && i.Holders[0].Detached() {
+		return detached
 	}
 	return Text(i.Holder())
 }
