@@ -50,7 +50,7 @@ func TestCommandsOfThePage(t *testing.T) {
 				awaitWaiters(t, env, "report", "daily", 1)
 			}
 			p := command(t, append(env, "PATH="+dir+":"+os.Getenv("PATH")))
-			p.Stderr = p.Stdout
+			p.Stderr, p.Dir = p.Stdout, dir
 			code, want, printed := p.by("/bin/sh", "-c", here.Replace(line)).ends(), 0, p.out.String()
 			for prefix, code := range pageCodes {
 				if strings.HasPrefix(line, prefix) {
@@ -63,7 +63,7 @@ func TestCommandsOfThePage(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, 12, found)
+	require.Equal(t, 15, found)
 }
 
 // likeness finds a printed text in another run's. The terminal's question is not asked here.

@@ -52,7 +52,7 @@ func TestRunStopsAShellsLoop(t *testing.T) {
 	for name, test := range map[string]struct{ line, command, want string }{
 		"the command dies":   {`"$0" run n 1 -- sh -c "$1" sh $$`, "sleep 0.1; kill -INT -$1; sleep 1", "1"},
 		"it takes the key":   {`"$0" run n 2 -- sh -c "$1" sh $$`, "trap 'exit 0' INT; sleep 0.1; kill -INT -$1; sleep 1", "1 2 3"},
-		"still waiting":      {`(sleep 1; kill -INT -$$) & "$0" run n held -- true`, "", "1"},
+		"still waiting":      {`(until "$0" who n held | grep -q "waiting  [1-9]"; do sleep 0.1; done; kill -INT -$$) & "$0" run n held -- true`, "", "1"},
 		"plain, to compare":  {`sh -c "$1" sh $$`, "sleep 0.1; kill -INT -$1; sleep 1", "1"},
 		"plain, takes a key": {`sh -c "$1" sh $$`, "trap 'exit 0' INT; sleep 0.1; kill -INT -$1; sleep 1", "1 2 3"},
 	} {
