@@ -80,6 +80,15 @@ func (p simProcess) Kept(l distributed.Lease) bool {
 	return p.knows(l, func(e *simEntry) bool { return !e.gone && !e.copied })
 }
 
+// HasDetached is of judge's transferer.
+func (p simProcess) HasDetached(id string) (is bool) {
+	p.c.v.do(func() {
+		e := p.c.v.known["detached-"+id]
+		is = e != nil && !e.gone && !e.copied
+	})
+	return is
+}
+
 // LeastLeft knows that a process without a session has to claim a grant in time.
 func (p simProcess) LeastLeft() time.Duration {
 	if p.c.lane == nil {

@@ -78,6 +78,8 @@ var mutants = []judge.Mutant{
 		"«if @ {\n\t\t\treturn a.lease.Until()\n\t\t}\n\t\t»return a.heard.Add(a.Lasts)", renewals},
 	{"a place is given up when it ends as far as its answers say", "drop.go",
 		"«if @ {\n\t\treturn a.since.Add(a.Window + a.TTL)\n\t}\n\t»return a.heard.Add(a.Window + a.TTL)", renewals},
+	{"a Detach that has failed leaves the detached lease", "transfer.go", "\t\t\t«if !@ {\n\t\t\t\t»d.drop()«\n\t\t\t}»\n", renewals},
+	{"a Detach that has failed leaves the lease", "transfer.go", "\t\t«if !@ {\n\t\t\t»p.GiveUp()«\n\t\t}»\n", renewals},
 	{"there are too many sessions", "sessions.go", "case «!@ && »there >= p.rules.Own && below != nil:", sessions},
 	{"nobody makes room for a session", "sessions.go", "\t\t«if !@ {\n\t\t\t»p.makeRoom(c.Kind)«\n\t\t}»\n", sessions},
 	{"the session of questions makes room", "sessions.go",

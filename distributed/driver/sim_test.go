@@ -272,6 +272,25 @@ func (v *simService) enter(e simEntry, prev string, noWait bool) (a simAnswer, r
 	return a, false
 }
 
+// transfer puts an entry in the place of another one that holds the lock.
+func (v *simService) transfer(from string, to simEntry) simAnswer {
+	if old := v.known[to.id]; old != nil {
+		return v.standing(old)
+	}
+	e := v.known[from]
+	if e == nil || e.gone || e.turn.IsZero() || e.shared || v.dropped[to.id] {
+		return simAnswer{}
+	}
+	e.gone, to.turn = true, time.Now()
+	v.lives(&to, to.ttl/2)
+	q := slices.Clone(v.queues[e.key])
+	q[slices.Index(q, e)] = &to
+	v.known[to.id], v.queues[e.key] = &to, q
+	v.latest[to.instance] = max(v.latest[to.instance], to.number)
+	v.revision++
+	return v.standing(&to)
+}
+
 // drop removes a request, and tells what became of it.
 func (v *simService) drop(id string, number uint64, instance string) Outcome {
 	e := v.known[id]
@@ -802,6 +821,36 @@ func (c simRenewer) Renew(ctx context.Context, due []*Attempt[simWire]) {
 			a.Renewed(sent, answers[i].contended)
 		} else {
 			a.Gone()
+		}
+	}
+}
+
+// Detached implements Transferer, as Transfer.
+func (c simRenewer) Detached(_ context.Context, d *Attempt[simWire], id string) error {
+	d.Lane, d.Window = c.lane, d.Lasts
+	d.Wire.entry = simEntry{id: "detached-" + id, key: d.Key, alone: c.simClient, number: d.Number, instance: d.Instance, ttl: 2 * d.Lasts}
+	return nil
+}
+
+func (c simRenewer) Transfer(ctx context.Context, from, to *Attempt[simWire]) (Standing, error) {
+	ctx, cancel := context.WithTimeout(ctx, min(from.Window, to.Window))
+	defer cancel()
+	for tries := 0; ; tries++ {
+		var got simAnswer
+		sent := time.Now()
+		err := c.exchange(ctx, func(first bool) {
+			if g := c.v.transfer(from.Wire.entry.id, to.Wire.entry); first {
+				got = g
+			}
+		})
+		switch {
+		case err != nil && tries < 2 && ctx.Err() == nil:
+		case err != nil:
+			return Standing{}, err
+		case !got.there:
+			return Standing{}, distributed.ErrLeaseLost
+		default:
+			return standingOf(to, got, sent), nil
 		}
 	}
 }

@@ -44,6 +44,8 @@ type World struct {
 	fences map[string]uint64  // the last that was drawn inside
 	counts map[string]int
 	found  []string // violations
+
+	detached []*detached // leases whose time has not passed, as far as is known
 }
 
 // hold is somebody who works under a lease, until he has said that he does not or the lease has expired by his clock.
@@ -83,6 +85,11 @@ func (w *World) enter(key string, h *hold) {
 	}
 	if n > most && !readers { // the one that was admitted last has the largest limit, or a larger one
 		w.found = append(w.found, fmt.Sprintf("%d permits of at most %d are inside %s", n, most, key))
+	}
+	for _, d := range w.detached {
+		if d.key == key && d.isKept() && time.Now().Before(d.until) {
+			w.found = append(w.found, fmt.Sprintf("one is inside %s beside a detached lease", key))
+		}
 	}
 	w.inside[key] = append(w.inside[key], h)
 	w.counts["entries"]++
@@ -161,6 +168,10 @@ func (u *User) Run(turns int) {
 }
 
 func (u *User) turn() {
+	if d := u.w.anyDetached(u.rnd); d != nil && u.oneIn(2) {
+		u.adopt(d)
+		return
+	}
 	req := distributed.Request{Key: "k" + fmt.Sprint(u.rnd.IntN(2)), Instance: u.name, TTL: u.ttl, NoWait: u.oneIn(6)}
 	switch u.rnd.IntN(4) {
 	case 0:
@@ -325,7 +336,9 @@ func (u *User) hold(req distributed.Request, l distributed.Lease) {
 		}
 	}
 	u.w.leave(req.Key, h)
-	u.release(req.Key, l, answers)
+	if h.shared || !u.oneIn(4) || !u.detach(req.Key, l) {
+		u.release(req.Key, l, answers)
+	}
 }
 
 func (u *User) release(key string, l distributed.Lease, answers *watcher) {
