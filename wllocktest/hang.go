@@ -30,6 +30,9 @@ func newHanging(t testing.TB) *backend {
 	return &backend{Backend: m, memory: m}
 }
 
+// Unwrap lets what memlock can do beside its three methods be found: to inspect and to detach. It is not delayed by a hang.
+func (b *backend) Unwrap() distributed.Backend { return b.Backend }
+
 // hang starts or ends a hang.
 func (b *backend) hang(on bool) {
 	b.mu.Lock()

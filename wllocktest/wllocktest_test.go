@@ -119,6 +119,20 @@ func TestOtherProcessHolds(t *testing.T) {
 	require.NoError(t, locker.Do(t.Context(), "product", "1", nothing))
 }
 
+func TestAnotherProcessAdopts(t *testing.T) {
+	locker, faults := wllocktest.NewWithFaults(t)
+	lock, err := locker.Acquire(t.Context(), "product", "1")
+	require.NoError(t, err)
+	token, err := lock.Detach(t.Context(), time.Minute)
+	require.NoError(t, err)
+	found, err := locker.Inspect(t.Context(), "product", "1")
+	require.NoError(t, err)
+	require.True(t, found.Holders[0].Detached())
+	lock, err = faults.Process().Adopt(t.Context(), token)
+	require.NoError(t, err)
+	require.NoError(t, lock.Release(t.Context()))
+}
+
 // A test that loses a lock which it misspells, or which is not acquired yet, would test nothing.
 func TestLoseOfALockWithoutAHolder(t *testing.T) {
 	r := &recorder{TB: t}
