@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -62,13 +63,12 @@ func (t Token) Key() (string, error) {
 	return full, err
 }
 
-// String hides the secret, so that logs do not show it. string(t) is the whole token.
-func (t Token) String() string {
-	if i := strings.LastIndexByte(string(t), '.'); i >= 0 {
-		return string(t[:i]) + ".(secret)"
-	}
-	return "(secret)"
-}
+// String hides what a token says, so that logs and errors do not show it. string(t) is the whole token. Package fmt does not call String for a
+// field of a struct that is not exported.
+func (t Token) String() string { return tokenVersion + ".(secret)" }
+
+// LogValue implements slog.LogValuer.
+func (t Token) LogValue() slog.Value { return slog.StringValue(t.String()) }
 
 // GoString is String.
 func (t Token) GoString() string { return t.String() }
@@ -88,10 +88,11 @@ var (
 //
 // The context of the lock ends with ErrDetached as its cause, and Release returns nil from then on. An exclusive lock can be detached whose
 // lease is at the backend, and which no nested guard shares. Else the error says so, and the lock stays held, also if the backend cannot detach
-// leases: then the error Is errors.ErrUnsupported. After an error that Is ErrLeaseLost or ErrUnavailable, or of ctx, the lock is released: if the
-// backend did not answer, in the background, or at the latest after d.
+// leases: then the error Is errors.ErrUnsupported. After an error that Is ErrLeaseLost or ErrUnavailable, or of ctx, the context ends with it as its
+// cause, and the lock is released: if the backend did not answer, in the background, or at the latest after d.
 //
-// With LocalOnly other processes may be let in without a lease during an outage, but not before d has passed.
+// With LocalOnly no process lets callers in during an outage before d has passed, because the lock might be detached. That holds for all locks of
+// the system, from a second after Detach on, and until 2 d have passed. So choose a short d where that policy is used.
 func (k *Lock) Detach(ctx context.Context, d time.Duration) (Token, error) {
 	if ctx == nil {
 		return "", errNilContext
@@ -109,7 +110,7 @@ func (k *Lock) Detach(ctx context.Context, d time.Duration) (Token, error) {
 	token, id := newToken(k.hold.Key())
 	err = k.hold.GiveAway(func(l distributed.Lease) error {
 		return k.locker.policy.Ask(ctx, func(ctx context.Context) error {
-			if err := k.locker.noteTTL(ctx, d); err != nil {
+			if err := k.locker.policy.NoteTTL(ctx, d); err != nil {
 				return err
 			}
 			return t.Detach(ctx, l, id, d)
@@ -141,18 +142,6 @@ func (k *Lock) closeToDetach() error {
 	return nil
 }
 
-// noteTTL notes at the backend that the system has a lease that may last for so long, as an Enter does before it asks (rule O4).
-func (l *Locker) noteTTL(ctx context.Context, d time.Duration) error {
-	r, ok := l.backend.(distributed.TTLRegistry)
-	if !ok {
-		return nil
-	}
-	if _, err := r.LongestTTL(ctx, l.names.system, d); !errors.Is(err, distributed.ErrRefused) {
-		return err
-	}
-	return nil
-}
-
 func (l *Locker) transferer() (distributed.Transferer, error) {
 	if t, ok := distributed.TransfererOf(l.backend); ok {
 		return t, nil
@@ -174,9 +163,11 @@ func lockOf(queued string) string {
 
 // Adopt takes over a lock that was detached, and renews its lease from now on. It does not wait in line, because the lock is that of the token's
 // owner. The fence is above all that the lock had before. The Lock is released, or detached again. Adopt works once for a token. The error Is ErrLeaseLost
-// if that came too late: the token was used, or its time has passed. After ErrUnavailable, or when ctx ends, it may have been used.
+// if that came too late: the token was used, or its time has passed. After ErrUnavailable or ErrClosed, or when ctx ends, it may have been used, and then
+// the lock is released.
 //
-// Of the options WithLockTimeMax counts, as for Acquire. What asks for another lock than an exclusive one is an error.
+// Adopt waits for the backend's answer, and for that as long as ctx lasts. Of the options WithLockTimeMax counts, as for Acquire. What asks for
+// another lock than an exclusive one is an error.
 func (l *Locker) Adopt(ctx context.Context, token Token, opts ...CallOption) (*Lock, error) {
 	if ctx == nil {
 		return nil, errNilContext
@@ -187,17 +178,15 @@ func (l *Locker) Adopt(ctx context.Context, token Token, opts ...CallOption) (*L
 	}
 	h := new(own).hold()
 	h.Init(l.holds, ctx, &r.name.Name, r.key, distributed.Exclusive)
-	asked := time.Now()
-	turn := local.Ask{Deadline: r.options.deadline(asked), Waiting: &r.name.Waiting}
-	ask := tenure.Ask{TTL: l.settings.leaseTTL, Deadline: turn.Deadline, Adopt: func(ctx context.Context) (distributed.Lease, error) {
-		req := l.detachedRequest(r.key)
-		if err := l.noteTTL(ctx, req.TTL); err != nil {
+	turn := local.Ask{Waiting: &r.name.Waiting}
+	ask := tenure.Ask{TTL: l.settings.leaseTTL, Adopt: func(ctx context.Context) (distributed.Lease, error) {
+		if err := l.policy.NoteTTL(ctx, l.settings.leaseTTL); err != nil {
 			return nil, err
 		}
-		return t.Adopt(ctx, req, id)
+		return t.Adopt(ctx, l.detachedRequest(r.key), id)
 	}}
 	traced := h.Trace(ctx)
-	if err := h.Queue(traced, l.queue, r.key+adopted+strconv.FormatUint(adoptions.Add(1), 10), turn, asked); err != nil {
+	if err := h.Queue(traced, l.queue, r.key+adopted+strconv.FormatUint(adoptions.Add(1), 10), turn, time.Now()); err != nil {
 		return nil, l.refused(traced, h, r.name, false, 0, err)
 	}
 	if atBackend, err := h.Begin(traced, turn, ask); err != nil {
@@ -228,12 +217,13 @@ func (l *Locker) ReleaseToken(ctx context.Context, token Token) error {
 }
 
 // detachedRequest asks for a detached lease. To the backend the Locker is another instance then, since it may be waiting for the lock at the
-// same time (rule N5).
+// same time (rule N5). It is another one each time: what is left of one request for a token must not end another. Numbers of permits do not begin
+// with 0.
 func (l *Locker) detachedRequest(key string) distributed.Request {
-	return distributed.Request{Key: key, Instance: l.instance + "#0", TTL: l.settings.leaseTTL}
+	return distributed.Request{Key: key, Instance: l.instance + "#0" + strconv.FormatUint(adoptions.Add(1), 10), TTL: l.settings.leaseTTL}
 }
 
-// readToken returns what a token stands for, and the lock's request.
+// readToken returns what a token stands for, and the request for its lock. What a name asks for by default does not change which lock that is.
 func (l *Locker) readToken(token Token, opts []CallOption) (t distributed.Transferer, id string, r *request, err error) {
 	if t, err = l.transferer(); err != nil {
 		return nil, "", nil, err
@@ -248,7 +238,7 @@ func (l *Locker) readToken(token Token, opts []CallOption) (t distributed.Transf
 	}
 	name, key, _ := strings.Cut(rest, ":")
 	r = new(request)
-	if err := l.request(r, name, key, opts); err != nil {
+	if err := l.request(r, name, key, append([]CallOption{Exclusive(), WithHoldAtLeast(0)}, opts...)); err != nil {
 		return nil, "", nil, err
 	}
 	if r.options.mode != distributed.Exclusive || r.options.least > 0 {

@@ -72,6 +72,9 @@ type lane struct {
 
 // beside adds a permit to what is known of its key.
 func (i LockInfo) beside(permit LockInfo) LockInfo {
+	if i.Holders == 0 && permit.Holders > 0 {
+		i.Mode = permit.Mode
+	}
 	if permit.Permits > 0 {
 		i.Mode, i.Permits = "permits", max(i.Permits, permit.Permits)
 	}

@@ -42,9 +42,11 @@ type policy interface {
 	Degraded() bool        // locks are held without leases now
 	Suspect() error        // why the backend probably does not answer, an error that Is ErrUnavailable; nil: it does
 	Status() outage.Status // whether locks can be acquired at the backend
-	Unreleased() bool      // notes a release without an answer; true: an outage's log lines tell of it
-	Lost() bool            // the same for a lock that was lost
-	Stop()                 // ends what the policy does by itself; the backend stays open
+	// NoteTTL notes that the system has a lease that may last for d (rule O4).
+	NoteTTL(ctx context.Context, d time.Duration) error
+	Unreleased() bool // notes a release without an answer; true: an outage's log lines tell of it
+	Lost() bool       // the same for a lock that was lost
+	Stop()            // ends what the policy does by itself; the backend stays open
 }
 
 // New returns a Locker for the locks of system, a name that is the same in all processes that share them. It does not

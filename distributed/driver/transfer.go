@@ -20,7 +20,8 @@ type Transferer[W any] interface {
 	Detached(ctx context.Context, d *Attempt[W], id string) error
 	// Transfer gives the lease of from, which is exclusive, to the attempt to, with new fences: one of the two is Detached. To that it lasts for
 	// Lasts, and to another for Window. Like Enter it returns by itself, and may repeat what was not answered: a Transfer that was carried
-	// out is answered again. ErrLeaseLost: neither of them has it. After another error the Backend drops both, from first.
+	// out is answered again. ErrLeaseLost: neither of them has it. After another error the Backend drops them: those of a Detach, from
+	// first, and of an Adopt to alone.
 	Transfer(ctx context.Context, from, to *Attempt[W]) (Standing, error)
 }
 

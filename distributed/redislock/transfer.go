@@ -53,7 +53,7 @@ func (d half) Transfer(ctx context.Context, from, to *attempt) (driver.Standing,
 func (w *wireAttempt) transfer(from *wireAttempt) *conn.Call {
 	seen := w.space.seen.Load()
 	return conn.NewCall(transferScript, append(w.keys[:], from.keys[doneKey]), w.token, w.attempt, modeExclusive, w.fixed.fresh, w.fixed.keep,
-		w.fixed.settings, fenceArg(&seen), from.token, w.fixed.markArg)
+		w.fixed.settings, fenceArg(&seen), from.token, w.fixed.markArg, from.fixed.past)
 }
 
 // Detach implements distributed.Transferer.

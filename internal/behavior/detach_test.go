@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -213,6 +214,7 @@ func TestDetachWithoutAnAnswerReleasesTheLock(t *testing.T) {
 		require.ErrorIs(t, err, wllock.ErrUnavailable)
 		require.Empty(t, token)
 		require.NoError(t, lock.Release(t.Context()))
+		require.ErrorIs(t, context.Cause(lock.Context()), wllock.ErrUnavailable, "what is under it ends")
 		b.Partition(false)
 		time.Sleep(3 * time.Second) // the outage is over
 		require.NoError(t, l.Do(t.Context(), "n", "k", nothing, wllock.NoWait()))
@@ -231,6 +233,103 @@ func TestDegradedLockCannotBeDetached(t *testing.T) {
 		require.ErrorContains(t, err, "held without a lease (LocalOnly)")
 		require.NoError(t, lock.Release(t.Context()))
 		b.Partition(false)
+	})
+}
+
+// The lease of such a Locker is a wrapper of the backend's.
+func TestDetachWithLocalOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := newLocker(t, wllock.WithOutage(wllock.LocalOnly))
+		lock := acquire(t, l, "k")
+		for range 2 {
+			token, err := lock.Detach(t.Context(), time.Minute)
+			require.NoError(t, err)
+			lock, err = l.Adopt(t.Context(), token)
+			require.NoError(t, err)
+		}
+		require.NoError(t, lock.Release(t.Context()))
+	})
+}
+
+// What a name asks for by default, and for how long its callers wait, does not matter to who has a token.
+func TestTokensAndTheOptionsOfTheName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, opt := range []wllock.CallOption{wllock.Shared(), two, wllock.WithHoldAtLeast(time.Hour), wllock.WithWait(1), wllock.NoWait()} {
+			l, b := newLocker(t, wllock.WithName("n", opt))
+			token, err := acquire(t, lockerOn(t, b), "k").Detach(t.Context(), time.Minute)
+			require.NoError(t, err)
+			lock, err := l.Adopt(t.Context(), token)
+			require.NoError(t, err)
+			require.Equal(t, "exclusive", l.Locks(1)[0].Mode)
+			token, err = lock.Detach(t.Context(), time.Minute)
+			require.NoError(t, err)
+			require.NoError(t, l.ReleaseToken(t.Context(), token))
+			require.NoError(t, lockerOn(t, b).Do(t.Context(), "n", "k", nothing, wllock.NoWait()))
+		}
+	})
+}
+
+// A reader waits beside the adopted lock, whose mode is shown.
+func TestAdoptedLockIsShownAsItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := newLocker(t)
+		token, err := acquire(t, l, "k").Detach(t.Context(), time.Minute)
+		require.NoError(t, err)
+		done := started(l, keys("~k"), nothing)
+		lock, err := l.Adopt(t.Context(), token)
+		require.NoError(t, err)
+		for range 20 { // in any order of its lanes
+			require.Equal(t, "exclusive", l.Locks(1)[0].Mode)
+		}
+		require.NoError(t, lock.Release(t.Context()))
+		require.NoError(t, <-done)
+	})
+}
+
+// transferring is a backend that notes who adopts, and may panic.
+type transferring struct {
+	*memlock.Backend
+	adopters []string
+	panics   bool
+}
+
+func (b *transferring) Detach(ctx context.Context, l distributed.Lease, id string, lasts time.Duration) error {
+	if b.panics {
+		panic("detach")
+	}
+	return b.Backend.Detach(ctx, l, id, lasts)
+}
+
+func (b *transferring) Adopt(ctx context.Context, req distributed.Request, id string) (distributed.Lease, error) {
+	b.adopters = append(b.adopters, req.Instance)
+	return b.Backend.Adopt(ctx, req, id)
+}
+
+// What a request for a token has left at the backend must not end the next one.
+func TestEachAdoptionIsAnInstanceOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &transferring{Backend: memlock.New()}
+		l := lockerOn(t, b)
+		token, err := acquire(t, l, "k").Detach(t.Context(), time.Minute)
+		require.NoError(t, err)
+		lock, err := l.Adopt(t.Context(), token)
+		require.NoError(t, err)
+		_, err = l.Adopt(t.Context(), token)
+		require.ErrorIs(t, err, wllock.ErrLeaseLost)
+		require.NotEqual(t, b.adopters[0], b.adopters[1])
+		err = l.Do(t.Context(), "n", "k", never(t), wllock.NoWait())
+		require.Equal(t, l.Instance(), errorOf(t, err, wllock.ErrHeld, "k").Holder)
+		require.NoError(t, lock.Release(t.Context()))
+	})
+}
+
+func TestBackendThatPanicsInDetach(t *testing.T) { // rule T10
+	synctest.Test(t, func(t *testing.T) {
+		l := lockerOn(t, &transferring{Backend: memlock.New(), panics: true})
+		lock := acquire(t, l, "k")
+		require.Panics(t, func() { _, _ = lock.Detach(t.Context(), time.Minute) })
+		require.NoError(t, l.Do(t.Context(), "n", "k", nothing))
+		require.Zero(t, l.Stats().Total.Held)
 	})
 }
 
@@ -259,6 +358,9 @@ func TestTokens(t *testing.T) {
 		for _, shown := range []string{fmt.Sprint(token), fmt.Sprintf("%s %q %v %#v", token, token, token, token)} {
 			require.NotContains(t, shown, secret)
 		}
+		var log strings.Builder
+		slog.New(slog.NewJSONHandler(&log, nil)).Info("queued", "token", token)
+		require.NotContains(t, log.String(), secret)
 		found, err := l.Inspect(t.Context(), "n", "k")
 		require.NoError(t, err)
 		require.NotContains(t, fmt.Sprintf("%+v", found), secret)

@@ -63,6 +63,7 @@ type Hold struct {
 	foreign    report.Wait // in the room that mode leaves, as are the next
 	overstayed atomic.Bool // LockTimeMax has passed
 	lostLease  atomic.Bool // LeaseLost has been called
+	detached   atomic.Bool // GiveAway has succeeded
 
 	// Written by the caller until it is let in. From then on turn and tenure are for the winner of tenure.End, the others are read only.
 	turn      turn
@@ -146,8 +147,8 @@ func (h *Hold) Degraded() bool {
 func (h *Hold) Check() error {
 	switch {
 	case !h.Open():
-		if _, cause := h.Ended(); cause == ErrDetached {
-			return cause
+		if h.detached.Load() {
+			return ErrDetached
 		}
 		return distributed.ErrLeaseLost
 	case h.together != nil:

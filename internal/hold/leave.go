@@ -53,19 +53,23 @@ func (h *Hold) LeaveAndWait(ctx context.Context) (kept bool, err error) { // rul
 func (h *Hold) CloseAlone() bool { return h.pins.CompareAndSwap(1, 0) }
 
 // GiveAway ends a hold whose lease does not go back to the backend but to another owner, by give. The turn is passed on after that: the next
-// caller's Enter must not take the lease for its own (rule N5).
-func (h *Hold) GiveAway(give func(distributed.Lease) error) error {
-	err := give(h.use.Lease())
-	if err == nil {
+// caller's Enter must not take the lease for its own (rule N5). Its context ends in any case.
+func (h *Hold) GiveAway(give func(distributed.Lease) error) (err error) {
+	defer func() { // also after a panic of the backend's
+		if _, pass := h.closed(); pass {
+			h.pass()
+		}
+	}()
+	if err = give(h.use.Lease()); err == nil {
+		h.detached.Store(true)
 		h.End(ErrDetached)
-	}
-	if _, pass := h.closed(); pass {
-		h.pass()
+		return nil
 	}
 	if errors.Is(err, distributed.ErrLeaseLost) {
 		h.MarkLost()
 		h.inquire()
 	}
+	h.End(err)
 	return err
 }
 

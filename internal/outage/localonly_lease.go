@@ -56,6 +56,9 @@ func (l *LocalOnly) Adopt(got distributed.Lease) distributed.Lease {
 	return &lease{of: l, inner: got}
 }
 
+// Unwrap returns the lease of the backend, or nil.
+func (p *lease) Unwrap() distributed.Lease { return p.inner }
+
 // degradedLease makes a lease without one of the backend.
 func (l *LocalOnly) degradedLease(o *outage) *lease {
 	p := &lease{of: l, during: o}

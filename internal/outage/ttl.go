@@ -44,6 +44,21 @@ func (t *ttls) ask(ctx context.Context) error {
 	return err
 }
 
+// NoteTTL notes at the backend that the system has a lease that may last for d, and learns the longest.
+func (p *policy) NoteTTL(ctx context.Context, d time.Duration) error {
+	if p.ttls.registry == nil {
+		return nil
+	}
+	longest, err := p.ttls.registry.LongestTTL(ctx, p.ttls.system, d)
+	if err == nil {
+		p.ttls.learned.Store(int64(longest))
+	}
+	if errors.Is(err, distributed.ErrRefused) { // Enter finds out what is wrong
+		return nil
+	}
+	return err
+}
+
 // note notes the TTL before the first Enter, and from then on again and again. If that fails, Enter finds out what is wrong;
 // a backend that refuses the note may still grant leases.
 func (p *policy) note(ctx context.Context) {

@@ -5,6 +5,7 @@
 -- KEYS  7 done of the attempt that has it
 -- ARGV  8 from  the token of the attempt that has it
 --       9 mark  see enter
+--      10 past  of the settings, for that attempt
 -- Returns "lease <first fence> <number of fences> <1: contended>", or "lost": neither of them has it.
 -- include: common
 local raw = redis.call('MGET', LOCK, STATE, DONE, KEYS[7])
@@ -20,7 +21,7 @@ else
   state.fence = plus(fence, block - 1)
   redis.call('SET', LOCK, TOKEN .. ARGV[9] .. fence, 'PX', window)
   save(state)
-  DONE = KEYS[7]
+  DONE, PAST = KEYS[7], ARGV[10]
   noteEnded(string.match(from, ':(%d+):[^:]+:$'), raw[4]) -- its enter, arriving late, changes nothing
 end
 return string.format('lease %s %d %d', fence, block, redis.call('EXISTS', QUEUE))

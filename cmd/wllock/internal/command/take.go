@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/urfave/cli/v3"
 
@@ -40,17 +42,21 @@ func (a *app) takeAction(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
+	if f, ok := a.out.(*os.File); ok && isNull(f) {
+		return usageError("the token goes to standard output, and that is closed, or %s: it would be lost", os.DevNull)
+	}
+	signal.Ignore(syscall.SIGPIPE) // a token that nobody reads is given back
 	j.notice(child.Signals())
 	defer signal.Stop(j.signals)
 	return j.locked(ctx, c, func(ctx context.Context, locker *wllock.Locker, lock *wllock.Lock) error {
 		ctx, cancel := context.WithTimeout(ctx, c.Duration("timeout"))
 		defer cancel()
-		token, err := lock.Detach(ctx, c.Duration("for"))
+		token, err := j.detach(ctx, locker, lock, c.Duration("for"))
 		switch {
 		case errors.Is(err, wllock.ErrLeaseLost):
 			return &exit{lost, err}
 		case err != nil:
-			_ = release(lock)
+			_ = release(lock) // unless that was done
 			return refusal(err)
 		}
 		if _, err := fmt.Fprintln(a.out, string(token)); err != nil { // nobody has it
@@ -59,6 +65,33 @@ func (a *app) takeAction(ctx context.Context, c *cli.Command) error {
 		}
 		return nil
 	})
+}
+
+// detach detaches the lock, unless a signal asks to end before.
+func (j *job) detach(ctx context.Context, locker *wllock.Locker, lock *wllock.Lock, lasts time.Duration) (token wllock.Token, err error) {
+	detaching, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		token, err = lock.Detach(detaching, lasts)
+	}()
+	for {
+		select {
+		case s := <-j.signals:
+			if !child.Ends(s) {
+				continue
+			}
+			cancel()
+			<-done
+			if err == nil {
+				_ = locker.ReleaseToken(ctx, token)
+			}
+			return "", j.dies(s)
+		case <-done:
+			return token, err
+		}
+	}
 }
 
 func (a *app) give() *cli.Command {
@@ -99,6 +132,13 @@ func (a *app) giveAction(ctx context.Context, c *cli.Command) error {
 		return refusal(err)
 	}
 	return nil
+}
+
+// isNull reports whether a file is the null device, which stands for one that was closed at the start.
+func isNull(f *os.File) bool {
+	is, err := f.Stat()
+	null, wrong := os.Stat(os.DevNull)
+	return err == nil && wrong == nil && os.SameFile(is, null)
 }
 
 // token is the one of an argument, with the full name of its lock.

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -63,6 +64,18 @@ func TestGive(t *testing.T) {
 	require.NoError(t, p.Start())
 	require.Zero(t, p.ends(), p.err.String())
 	exits(t, 0, env, "run", "-n", "n", "1", "--", "true")
+}
+
+// A token that no program reads is given back, and none is sent nowhere.
+func TestTakeWithoutAReader(t *testing.T) {
+	t.Parallel()
+	_, env := redis(t)
+	for _, script := range []string{`"$0" take --for 1h n 1 | true`, `"$0" take --for 1h n 1 >/dev/null`, `"$0" take --for 1h n 1 >&-`} {
+		p := command(t, env).by("/bin/sh", "-c", script, os.Args[0])
+		p.ends()
+		require.Regexp(t, `the lock was released|it would be lost`, p.err.String(), script)
+		exits(t, 0, env, "run", "-n", "n", "1", "--", "true")
+	}
 }
 
 func TestWrongTakesAndTokens(t *testing.T) {

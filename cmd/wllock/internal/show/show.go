@@ -140,7 +140,11 @@ var ownLetters = regexp.MustCompile(`(-pid[0-9]+(-[A-Za-z0-9._-]+)?)?-[a-z2-7]{1
 // Host is the host, or the pod, of an instance.
 func Host(instance string) string { return ownLetters.ReplaceAllString(instance, "") }
 
+// adoption is the number behind the instance of one that has adopted a lock.
+var adoption = regexp.MustCompile(`#0[0-9]+$`)
+
 func instance(id string) string {
+	id = adoption.ReplaceAllString(id, "")
 	switch host := Host(id); host {
 	case "":
 		return "not known"
@@ -162,7 +166,7 @@ func Holder(i distributed.Inspection) string {
 	if i.Held() && i.Holders[0].Detached() {
 		return detached
 	}
-	return Text(i.Holder())
+	return Text(adoption.ReplaceAllString(i.Holder(), ""))
 }
 
 // Redacted is a full name whose key is redacted, as services that have the same secret print it. nil: as it is.
