@@ -332,6 +332,18 @@ func (s *state) remove(h handle) (held bool) {
 	return held
 }
 
+// transfer gives the lock from its owner to another, with new fences and for so long (rule D15). A repeat finds that it was done.
+func (s *state) transfer(from handle, to *claim, lasts time.Duration) answer {
+	s.tidy()
+	if s.owner != from.token || s.mode != distributed.Exclusive { // the answer to a downgrade was lost: it expires
+		return s.known(to)
+	}
+	s.remove(from)
+	got := s.grant(to)
+	s.expires = s.now + micros(lasts)
+	return got
+}
+
 // refill reserves another block, for the owner or another permit.
 func (s *state) refill(token string) answer {
 	if e := s.find(token); s.owner != token && (e == nil || !e.holds) {
