@@ -192,7 +192,6 @@ func (d half) Share(ctx context.Context, a *attempt) (driver.Standing, error) {
 func (b *Backend) changeHeld(ctx context.Context, a *attempt, what string, decide func(*state) answer) (got answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, max(a.Window, time.Second))
 	defer cancel()
-	defer context.AfterFunc(b.asking, cancel)()
 	start := time.Now()
 	err = b.change(ctx, a.Wire.name, func(s *state) { got = decide(s) })
 	b.observe(start, err)

@@ -81,3 +81,7 @@ package sqllock
 // D14. SQLite keeps its log beside the file. So a file is refused where others would find another log: it has two names, or is mounted
 // without its directory. It is refused, too, where a user would create a log that the services cannot write. Whoever only looks creates
 // nothing.
+//
+// D15. A detached lease is an owner like any other: its token follows from its id, and its TTL is how long it lasts. One transaction hands the
+// row from one token to the other. What comes late or again finds in the row whose it is, and whoever has the other token, dead or alive,
+// does not touch it. It ends by the clock, a Break, or who knows the id. It is exclusive, so no other shares the row.
