@@ -20,7 +20,7 @@ const detachedProcess = "detached."
 func (d half) Detached(_ context.Context, a *attempt, id string) error {
 	w, sum := &a.Wire, sha256.Sum256([]byte(id))
 	a.Lane, w.token, w.holder = d.lane, detachedProcess+hex.EncodeToString(sum[:16]), a.Instance
-	w.name, w.full = storedName(a.Key)
+	w.name, _ = storedName(a.Key)
 	w.ttl, w.unknown = a.TTL, true
 	return nil
 }

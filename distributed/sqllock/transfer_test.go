@@ -2,6 +2,7 @@ package sqllock
 
 import (
 	"crypto/rand"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,6 +46,7 @@ func TestTransferIsRepeatedWithOneEffect(t *testing.T) {
 			require.True(t, broken())
 			require.True(t, b.sessions.fit.Load(), "its session was asked first")
 			require.Greater(t, fenceOf(t, l), last)
+			require.LessOrEqual(t, inspected(t, b, "key").Holders[0].Left, time.Minute/2, "it is to be claimed")
 			id = detach(t, b, l)
 
 			b = d.backend(t)
@@ -53,6 +55,23 @@ func TestTransferIsRepeatedWithOneEffect(t *testing.T) {
 			require.True(t, broken())
 			free(t, enter(t, b, "key", noWait))
 		}
+	})
+}
+
+// An Adopt that was carried out, but never answered, is released.
+func TestAnAdoptWithoutAnAnswerIsReleased(t *testing.T) {
+	eachBackend(t, func(t *testing.T, d *database, b *Backend) {
+		id := detach(t, b, enter(t, b, "key"))
+		d.wire.breaksBy(func(s *statement) fault {
+			if strings.Contains(s.text, "COMMIT") {
+				return lostReply
+			}
+			return passes
+		})
+		_, err := b.Adopt(t.Context(), adopter(time.Hour), id)
+		require.ErrorIs(t, err, distributed.ErrUnavailable)
+		d.wire.filtered(nil)
+		free(t, acquired(t, b, "key"))
 	})
 }
 
@@ -87,7 +106,7 @@ func TestLateRequestsOfADetachedLease(t *testing.T) {
 	})
 }
 
-// A lease whose downgrade was not answered may have readers beside it: it is not detached, and nobody adopts the lock while they read.
+// A lease whose downgrade was not answered may have readers beside it: it is not detached, and no caller adopts the lock while they read.
 func TestALeaseThatWasDowngradedIsNotDetached(t *testing.T) {
 	eachBackend(t, func(t *testing.T, _ *database, b *Backend) {
 		l, id := enter(t, b, "key"), rand.Text()

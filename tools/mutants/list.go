@@ -158,6 +158,8 @@ var list = []mutant{
 		"query += \"&immutable=1\"", "query = pragmas", ""},
 	{"D11: a late answer renews a lease beside an owner", "distributed/sqllock/renew.go",
 		"if !a.Wire.seat || !", "if a.Wire.seat || !", ""},
+	{"D15: a lease that has readers beside it is detached", "distributed/sqllock/decide.go",
+		"s.owner != from.token || s.mode != distributed.Exclusive", "s.owner != from.token", ""},
 
 	{"E1: a create that was not answered is deleted without the guard", "distributed/etcdlock/create.go",
 		"c.unsure()\n", "\n", ""},
