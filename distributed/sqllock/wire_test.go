@@ -96,7 +96,8 @@ func (w *wire) breaksBy(judge func(s *statement) fault) {
 func (w *wire) breaksOnce(word string, how fault) (broken func() bool) {
 	var done atomic.Bool
 	w.breaksBy(func(s *statement) fault {
-		if strings.Contains(s.text, word) && done.CompareAndSwap(false, true) {
+		begins := strings.HasPrefix(s.text, "BEGIN ") // PostgreSQL's says READ COMMITTED
+		if strings.Contains(s.text, word) && !begins && done.CompareAndSwap(false, true) {
 			return how
 		}
 		return passes
