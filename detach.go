@@ -88,8 +88,9 @@ var (
 //
 // The context of the lock ends with ErrDetached as its cause, and Release returns nil from then on. An exclusive lock can be detached whose
 // lease is at the backend, and which no nested guard shares. Else the error says so, and the lock stays held, also if the backend cannot detach
-// leases: then the error Is errors.ErrUnsupported. After an error that Is ErrLeaseLost or ErrUnavailable, or of ctx, the context ends with it as its
-// cause, and the lock is released: if the backend did not answer, in the background, or at the latest after d.
+// leases: then the error Is errors.ErrUnsupported.
+// After an error that Is ErrLeaseLost or ErrUnavailable, or of ctx, the context ends with it as its cause, and the lock is released. If the backend
+// did not answer, that is in the background, or at the latest after d.
 //
 // With LocalOnly no process lets callers in during an outage before d has passed, because the lock might be detached. That holds for all locks of
 // the system, from a second after Detach on, and until 2 d have passed. So choose a short d where that policy is used.
