@@ -58,19 +58,23 @@ func TestTransferIsRepeatedWithOneEffect(t *testing.T) {
 	})
 }
 
-// An Adopt that was carried out, but never answered, is released.
-func TestAnAdoptWithoutAnAnswerIsReleased(t *testing.T) {
+// What was carried out, but never answered, is released: a Detach, and an Adopt.
+func TestATransferWithoutAnAnswerIsReleased(t *testing.T) {
 	eachBackend(t, func(t *testing.T, d *database, b *Backend) {
-		id := detach(t, b, enter(t, b, "key"))
-		d.wire.breaksBy(func(s *statement) fault {
-			if s.text == b.is.commit {
-				return lostReply
-			}
-			return passes
-		})
-		_, err := b.Adopt(t.Context(), adopter(time.Hour), id)
-		require.ErrorIs(t, err, distributed.ErrUnavailable)
-		d.wire.filtered(nil)
+		unanswered := func(transfer func() error) {
+			d.wire.breaksBy(func(s *statement) fault {
+				if s.text == b.is.commit {
+					return lostReply
+				}
+				return passes
+			})
+			require.ErrorIs(t, transfer(), distributed.ErrUnavailable)
+			d.wire.filtered(nil)
+		}
+		l := enter(t, b, "key")
+		unanswered(func() error { return b.Detach(t.Context(), l, rand.Text(), time.Hour) })
+		id := detach(t, b, acquired(t, b, "key"))
+		unanswered(func() error { _, err := b.Adopt(t.Context(), adopter(time.Hour), id); return err })
 		free(t, acquired(t, b, "key"))
 	})
 }
