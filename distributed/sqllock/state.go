@@ -61,9 +61,6 @@ type querier interface {
 // errNoRow, and calls nothing, if there is no row. decide may be called again when the transaction has collided with others.
 func (b *Backend) change(ctx context.Context, name string, decide func(*state)) error {
 	return retrying(ctx, func() error {
-		if err := b.fit(ctx); err != nil { // it may be the first that this process asks
-			return err
-		}
 		return b.inTransaction(ctx, func(q querier) error {
 			s, err := b.read(ctx, q, name)
 			if err != nil {

@@ -16,13 +16,16 @@ var _ driver.Transferer[ours] = half{}
 const detachedProcess = "detached."
 
 // Detached implements driver.Transferer. The token is a hash of the id, which may be longer than its column. No look and no renewal
-// knows of the attempt, and it passes no gate.
-func (d half) Detached(_ context.Context, a *attempt, id string) error {
+// knows of the attempt, and it passes no gate. It may be the first that this process asks (rule D12).
+func (d half) Detached(ctx context.Context, a *attempt, id string) error {
 	w, sum := &a.Wire, sha256.Sum256([]byte(id))
 	a.Lane, w.token, w.holder = d.lane, detachedProcess+hex.EncodeToString(sum[:16]), a.Instance
 	w.name, _ = storedName(a.Key)
 	w.ttl, w.unknown = a.TTL, true
-	return nil
+	if d.sessions.fit.Load() {
+		return nil
+	}
+	return d.ask(ctx, "find a detached lease", func(context.Context) error { return nil })
 }
 
 // Transfer implements driver.Transferer, in one transaction (rule D15).

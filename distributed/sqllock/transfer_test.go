@@ -43,7 +43,7 @@ func TestTransferIsRepeatedWithOneEffect(t *testing.T) {
 			l, err := b.Adopt(t.Context(), adopter(time.Minute), id)
 			require.NoError(t, err, how)
 			require.True(t, broken())
-			require.True(t, b.sessions.fit.Load(), "its session was asked first")
+			require.True(t, b.sessions.fit.Load(), "a session was asked first")
 			require.Greater(t, fenceOf(t, l), last)
 			require.LessOrEqual(t, inspected(t, b, "key").Holders[0].Left, time.Minute/2, "it is to be claimed")
 			free(t, enter(t, b, "other")) // it has left the gate
@@ -53,6 +53,7 @@ func TestTransferIsRepeatedWithOneEffect(t *testing.T) {
 			broken = d.wire.breaksOnce("COMMIT", how)
 			require.NoError(t, b.Discard(t.Context(), adopter(time.Minute), id), how)
 			require.True(t, broken())
+			require.True(t, b.sessions.fit.Load())
 			free(t, enter(t, b, "key", noWait))
 		}
 	})
@@ -133,7 +134,7 @@ func TestADetachedLeaseOutlivesItsProcess(t *testing.T) {
 		id := detach(t, b, l)
 		require.NoError(t, b.Close())
 		require.Eventually(t, func() bool { return p.Holder() == distributed.DetachedName(id) }, testlocker.Patience, time.Millisecond)
-		adopted, err := d.backend(t).Adopt(t.Context(), adopter(ttl/2), id)
+		adopted, err := d.backend(t).Adopt(t.Context(), adopter(ttl), id)
 		require.NoError(t, err)
 		last := fenceOf(t, adopted)
 		adopted.Abandon()
