@@ -187,6 +187,9 @@ func (s *seat) told(now standing, at time.Time) {
 		s.standing.contended = s.standing.contended || now.contended
 		return
 	}
+	if s.given() {
+		s.since = s.since.Add(-now.short)
+	}
 	now.contended = now.contended || s.wanted.After(s.last.sent)
 	s.standing = now
 }

@@ -192,9 +192,12 @@ func (b *Backend) merge(key string, replies []*reply) distributed.Inspection {
 	return found
 }
 
-// since is when the attempt of a token has asked, by its process's clock.
+// since is when the attempt of a token has asked, by its process's clock. Zero: nobody's has.
 func since(token string) time.Time {
 	id, _, _ := age(token)
+	if id.Number == detachedNumber {
+		return time.Time{}
+	}
 	return time.UnixMicro(int64(id.Number))
 }
 

@@ -22,6 +22,7 @@ var (
 	ttlScript       = newScript("ttl")
 	inspectScript   = newScript("inspect")
 	breakScript     = newScript("break")
+	transferScript  = newScript("transfer")
 )
 
 func newScript(name string) *conn.Script { return conn.ReadScript(sources, name) }

@@ -112,8 +112,9 @@ type standing struct {
 	contended bool
 	rank      int
 	rest      time.Duration // of the owner; negative: there is none
-	mode      string        // of the owner: x, s, f: a foreigner's, -: none; b: a Break has ended our lease
+	mode      string        // of the owner: x, s, f: a foreigner's, -: none; b: a Break has ended our lease; d: it adopts what we want to adopt
 	owner     string
+	short     time.Duration // of a vote that was transferred: by so much it lasts for less than the window
 }
 
 func readEnter(reply string) standing {
@@ -185,8 +186,8 @@ func readMessage(text string) (m message, ok bool) {
 // made of letters and digits alone, because that is what scripts take, those of older versions, too: so what a name has
 // beside them, and the Z, is escaped by a Z.
 var (
-	escaping   = strings.NewReplacer("Z", "ZZ", "-", "Zm", ".", "Zd", "_", "Zu")
-	unescaping = map[byte]byte{'Z': 'Z', 'm': '-', 'd': '.', 'u': '_'}
+	escaping   = strings.NewReplacer("Z", "ZZ", "-", "Zm", ".", "Zd", "_", "Zu", "~", "Zt")
+	unescaping = map[byte]byte{'Z': 'Z', 'm': '-', 'd': '.', 'u': '_', 't': '~'}
 )
 
 // nameEnd is between the name of a process and its letters.
