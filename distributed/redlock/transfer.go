@@ -41,28 +41,45 @@ func (d half) Transfer(ctx context.Context, from, to *attempt) (s driver.Standin
 	one, before := to.Wire.bid.Load(), from.Wire.bid.Load()
 	until, leader := time.Now().Add(min(from.Window, to.Window)), ""
 	for tries, again := 0, true; again; tries++ {
-		p := one.takeOver(what, before, lasts)
-		if _, err = p.wait(ctx, time.Until(until)); err == nil {
-			err = d.unavailable(what, keyless.Errorf("others adopt it as well"))
-		}
+		_, err = one.takeOver(what, before, lasts).wait(ctx, time.Until(until))
 		var why error
-		if s, leader, why = one.took(before, leader); s.Kind == driver.Granted {
+		if s, leader, why = one.took(leader); s.Kind == driver.Granted {
+			one.eachSeat(false, before.leave) // what the server may have of it
 			return s, nil
 		}
-		switch again = false; {
+		again = false
+		switch {
 		case errors.Is(why, distributed.ErrLeaseLost):
 			err = why
 		case why != nil:
 			err = d.unavailable(what, why)
-		case !errors.Is(err, distributed.ErrRefused) && ctx.Err() == nil && !d.client.Closed() && time.Now().Before(until):
+		case errors.Is(err, distributed.ErrRefused), ctx.Err() != nil, d.client.Closed():
+		case time.Now().Before(until):
 			again = true
 			parts.Pause(ctx, splitPause(tries, d.roundTrip(), distributed.HeartbeatInterval(to.TTL)))
+		case err == nil:
+			err = d.unavailable(what, keyless.Errorf("the vote is split"))
 		}
 	}
-	if end(to); errors.Is(err, distributed.ErrLeaseLost) {
+	end(to)
+	if lasts == "" {
+		one.eachSeat(true, func(n *node) { n.send(one.question(n, one.transferCall(one.token, before.token, ""), func(*ask) {})) })
+	} else if errors.Is(err, distributed.ErrLeaseLost) {
 		one.depart()
 	}
 	return s, err
+}
+
+// eachSeat calls f for each server that votes for the bid, or does not.
+func (a *bid) eachSeat(given bool, f func(*node)) {
+	for i, n := range a.b.nodes {
+		a.mu.Lock()
+		is := a.seats[i].given()
+		a.mu.Unlock()
+		if is == given {
+			f(n)
+		}
+	}
 }
 
 // takeOver asks all servers to pass the vote for another bid on to this one. To adopt is decided by a majority. To detach waits for all: a
@@ -114,8 +131,9 @@ func readTransfer(k *ask, window time.Duration) standing {
 
 // took decides what comes of a round: the votes, an error, or another round. leader is the adopter that has a majority here, and was that in
 // the round before (rule Q13).
-func (a *bid) took(from *bid, before string) (s driver.Standing, leader string, err error) {
+func (a *bid) took(before string) (s driver.Standing, leader string, err error) {
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	t, rivals, yields := a.tally(), ballot{}, false
 	for i := range a.seats {
 		if r := a.seats[i].standing; r.kind == 'h' && r.mode == "d" {
@@ -126,27 +144,11 @@ func (a *bid) took(from *bid, before string) (s driver.Standing, leader string, 
 	if most := rivals.elected(a.b.quorum); len(most) > 0 {
 		leader = most[0]
 	}
-	yields = yields || leader != "" && leader == before
-	switch young := a.young(); {
-	case t.votes >= a.b.quorum:
-		s = a.win()
-	case young != nil:
-		err = young
-	case yields, provenLost(t.n, t.waits) && (t.given == 0 || len(rivals) == 0):
+	if t.votes >= a.b.quorum {
+		return a.win(), leader, nil
+	}
+	if err = a.young(); err == nil && (yields || leader != "" && leader == before || provenLost(t.n, t.waits) && (t.given == 0 || len(rivals) == 0)) {
 		err = distributed.ErrLeaseLost
-	}
-	var given uint64
-	for i := range a.seats {
-		include(&given, i, a.seats[i].given())
-	}
-	a.mu.Unlock()
-	for i, n := range a.b.nodes {
-		switch has := given&(1<<i) != 0; {
-		case s.Kind == driver.Granted && !has:
-			from.leave(n) // what the server may have of it
-		case errors.Is(err, distributed.ErrLeaseLost) && yields && has:
-			n.send(a.question(n, a.transferCall(a.token, from.token, ""), func(*ask) {}))
-		}
 	}
 	return s, leader, err
 }

@@ -1,0 +1,132 @@
+package redlock
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/identity"
+)
+
+// detached detaches a new lease of a key, and returns its id and token.
+func detached(t *testing.T, b *Backend, key string, lasts time.Duration) (id, token string) {
+	t.Helper()
+	id = rand.Text()
+	require.NoError(t, b.Detach(t.Context(), leaseOf(t, b, request(key, "a")), id, lasts))
+	return id, tokenOf(identity.Attempt{Number: detachedNumber}, processOf(distributed.DetachedName(id), ""))
+}
+
+// Each adopter is near to another server, so each has a vote. One of them wins, also if no server is to spare.
+func TestASplitAdoption(t *testing.T) {
+	t.Parallel()
+	for _, up := range []int{2, 3} {
+		t.Run(fmt.Sprint(up, " of 3 servers"), func(t *testing.T) {
+			t.Parallel()
+			s := start(t, 3)
+			near := make([]*Backend, up)
+			for i := range near {
+				b, links := ownLinks(t, s)
+				near[i] = b
+				for j, link := range links {
+					if j >= up {
+						link.Redirect("127.0.0.1:1") // nobody listens there
+					} else if j != i {
+						link.SetDelay(20 * time.Millisecond)
+					}
+				}
+			}
+			for round := range 3 {
+				key := fmt.Sprint("k", round)
+				id, _ := detached(t, near[0], key, time.Minute)
+				errs := make([]error, up)
+				var adopters sync.WaitGroup
+				for i, b := range near {
+					adopters.Go(func() { _, errs[i] = b.Adopt(t.Context(), request(key, fmt.Sprint(i)), id) })
+				}
+				adopters.Wait()
+				won := 0
+				for _, err := range errs {
+					if err == nil {
+						won++
+					} else {
+						require.ErrorIs(t, err, distributed.ErrLeaseLost)
+					}
+				}
+				require.Equal(t, 1, won, "%v", errors.Join(errs...))
+			}
+		})
+	}
+}
+
+// An adopter dies when one server has voted for it. If that is one of three, the next has a majority without it. If it is one of the two
+// that had the vote, the next gives way to the older one. Then the lock is free when the detached lease would have expired, and not before.
+func TestAnAdopterDies(t *testing.T) {
+	s, b := three(t)
+	const lasts = 800 * time.Millisecond
+	for _, had := range []int{3, 2} {
+		key := fmt.Sprint("k", had)
+		id, token := detached(t, b, key, lasts)
+		start := time.Now()
+		if had == 2 {
+			s.all[2].Do("DEL", key)
+		}
+		dead := newBid(b, request(key, "dead"))
+		take := dead.transferCall(token, dead.token, "")
+		require.Contains(t, says(t, b.nodes[0], take), " vote ")
+		require.LessOrEqual(t, s.all[0].Do("PTTL", key), lasts.Milliseconds(), "its window is longer")
+		l, err := b.Adopt(t.Context(), request(key, "b"), id)
+		if had == 2 {
+			require.ErrorIs(t, err, distributed.ErrLeaseLost)
+			require.Eventually(t, func() bool { return s.all[1].Do("GET", key) == token }, patience, time.Millisecond, "it is given back")
+			l, err = leaseOf(t, b, request(key, "b")), nil
+			require.Greater(t, time.Since(start), lasts*9/10)
+			require.Contains(t, says(t, b.nodes[0], take), " held ", "it comes late")
+		}
+		require.NoError(t, err)
+		release(t, l)
+	}
+}
+
+// A younger adopter has a majority: the oldest, which has a vote, does not wait for that to be given back.
+func TestTheOldestAdopterIsLate(t *testing.T) {
+	_, b := three(t)
+	id, token := detached(t, b, "k", time.Minute)
+	b.last.Store(1 << 52) // its clock is ahead
+	younger := newBid(b, request("k", "y"))
+	b.last.Store(0)
+	for _, n := range b.nodes[1:] {
+		require.Contains(t, says(t, n, younger.transferCall(token, younger.token, "")), " vote ")
+	}
+	_, err := b.Adopt(t.Context(), request("k", "o"), id)
+	require.ErrorIs(t, err, distributed.ErrLeaseLost)
+}
+
+// What two servers have done and not answered is answered again. The third is away, and does not keep the detached lease when it is back.
+func TestATransferWithoutAnswer(t *testing.T) {
+	s, b := three(t)
+	lose := func() {
+		for _, p := range s.proxies[:2] {
+			p.LoseReply(transferScript.SHA)
+		}
+	}
+	lost := func() bool { return s.proxies[0].Lost() && s.proxies[1].Lost() }
+	lose()
+	id, token := detached(t, b, "k", 20*time.Second)
+	require.True(t, lost())
+	require.Equal(t, token, s.all[2].Do("GET", "k"))
+	lose()
+	s.proxies[2].Forward("127.0.0.1:1") // nobody listens there
+	l, err := b.Adopt(t.Context(), request("k", "b"), id)
+	require.NoError(t, err)
+	require.True(t, lost())
+	require.LessOrEqual(t, time.Until(bidOf(l).until), 20*time.Second, "its window is longer")
+	s.proxies[2].Redirect(s.all[2].Addr)
+	require.Eventually(t, func() bool { return s.all[2].Do("GET", "k") != token }, patience, time.Millisecond)
+	release(t, l)
+}
