@@ -9,7 +9,7 @@ import (
 )
 
 // The rules of the quorum: plain functions of what was said and when. Whoever holds state (bid, poll, parting, node) asks
-// them, under its own mutex. Q1 to Q11 stand in doc.go, K4 in docs/design.md.
+// them, under its own mutex. Q1 to Q13 stand in doc.go, K4 in docs/design.md.
 //
 // # The model
 //
@@ -31,12 +31,14 @@ import (
 // # Why there are never two holders
 //
 //	1. A server has one vote. Every vote is given by take (common.lua) or by the first lines of enter.lua: an exclusive one by SET NX, where
-//	   no key is, a reader's where none or readers are. So at no moment does a server vote for a writer and for somebody else.
+//	   no key is, a reader's where none or readers are. Or transfer.lua puts a token in place of the one that has the vote. So at no moment
+//	   does a server vote for a writer and for somebody else.
 //	2. A vote that counts is there. It counts for W from the sending of the question that it answers or follows, less the drift (K4, vote).
-//	   The server gave it after that, for W or more, and nothing shortens it. So by P1 it has not expired. We ask for it to be taken back
-//	   only after we have stopped counting it: a release begins with the end of the lease, a yield takes it out of the count. A yield that
-//	   is not answered may be carried out later: that vote never counts again for this token (void, Q3). A question that comes late
-//	   names a token that nobody has but its attempt, so it takes nothing from others.
+//	   The server gave it after that, for W or more, and nothing shortens it. One that was adopted may last for less than W, and counts
+//	   for as much less (Q13). So by P1 it has not expired. We ask for it to be taken back only after we have stopped counting it: a
+//	   release begins with the end of the lease, a yield takes it out of the count. A yield that is not answered may be carried out
+//	   later: that vote never counts again for this token (void, Q3). A question that comes late names a token that nobody has but its
+//	   attempt, so it takes nothing from others.
 //	3. So a lease has the votes of a majority while it is valid. It begins with q votes that count, and lasts as long as the q-th newest of
 //	   them (majoritySince). A renewal that q servers answer with "held" makes it valid for T from the sending, if it is decided before the
 //	   lease ends (held.judge): so there is no gap. A claim is the first renewal.
@@ -63,6 +65,8 @@ import (
 //	release  the lease was held to its end if q servers had the vote still; or if all were tried, a majority has answered, and those that had
 //	         lost it are too few to prove a loss (releases). That decides what the caller is told: the lease has ended before.
 //	yield    as in 2; where a majority votes for nobody the youngest give way (Q4), which is for progress, and not for safety
+//	transfer only what is not counted goes to another token: the votes of a lease that has ended, of a detached one, or of an adopter that
+//	         has given up (Q13)
 //	Break    servers give the vote on before the holder hears of it, so until it asks, T at most, two may be inside. That is what an
 //	         operator asks for; the next fence is above the holder's. No server that answered votes for that token again (Q10).
 //	restart  as in 5; its connections ended with it, and each new one begins with hello, which finds the marks of another process;
