@@ -61,7 +61,6 @@ func (d half) Transfer(ctx context.Context, from, to *attempt) (s driver.Standin
 			err = d.unavailable(what, keyless.Errorf("the vote is split"))
 		}
 	}
-	end(to)
 	if lasts == "" {
 		one.eachSeat(true, func(n *node) { n.send(one.question(n, one.transferCall(one.token, before.token, ""), func(*ask) {})) })
 	} else if errors.Is(err, distributed.ErrLeaseLost) {

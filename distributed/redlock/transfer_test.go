@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/driver"
 	"github.com/wllock/wllock/internal/identity"
 )
 
@@ -36,8 +37,8 @@ func TestASplitAdoption(t *testing.T) {
 				for j, link := range links {
 					if j >= up {
 						link.Redirect("127.0.0.1:1") // nobody listens there
-					} else if j != i {
-						link.SetDelay(20 * time.Millisecond)
+					} else {
+						link.SetDelay(time.Duration((j-i+up)%up) * 20 * time.Millisecond)
 					}
 				}
 			}
@@ -93,18 +94,47 @@ func TestAnAdopterDies(t *testing.T) {
 	}
 }
 
-// A younger adopter has a majority: the oldest, which has a vote, does not wait for that to be given back.
+// A younger adopter has a majority. The oldest has lost if that is so again, and takes what was given back.
 func TestTheOldestAdopterIsLate(t *testing.T) {
-	_, b := three(t)
-	id, token := detached(t, b, "k", time.Minute)
-	b.last.Store(1 << 52) // its clock is ahead
-	younger := newBid(b, request("k", "y"))
-	b.last.Store(0)
+	s, b := three(t)
+	_, token := detached(t, b, "k", time.Minute)
+	oldest, younger := known(b, request("k", "o")), newBid(b, request("k", "y"))
+	require.True(t, older(younger.token, token), "what is split is not for a detached lease")
 	for _, n := range b.nodes[1:] {
 		require.Contains(t, says(t, n, younger.transferCall(token, younger.token, "")), " vote ")
 	}
-	_, err := b.Adopt(t.Context(), request("k", "o"), id)
+	asks := func(before string) (driver.Standing, string, error) {
+		_, err := oldest.takeOver("adopt", b.stray(token, "k"), "").wait(t.Context(), patience)
+		require.NoError(t, err)
+		return oldest.took(before)
+	}
+	_, leader, err := asks("")
+	require.NoError(t, err)
+	require.Equal(t, younger.token, leader)
+	_, _, err = asks(leader)
 	require.ErrorIs(t, err, distributed.ErrLeaseLost)
+	for _, n := range b.nodes[1:] {
+		says(t, n, younger.transferCall(younger.token, token, ""))
+	}
+	got, _, err := asks(leader)
+	require.NoError(t, err)
+	require.Equal(t, driver.Granted, got.Kind)
+	s.all[0].Do("SET", brokenKey("k"), " "+token+" \n")
+	says(t, b.nodes[0], oldest.transferCall(oldest.token, token, ""))
+	require.Equal(t, oldest.token, s.all[0].Do("GET", "k"), "a broken lease gets nothing back")
+}
+
+// A lease that is lost leaves no votes to the detached one.
+func TestALostLeaseIsNotDetached(t *testing.T) {
+	s, b := three(t)
+	l := leaseOf(t, b, request("k", "a"))
+	for _, one := range s.all {
+		require.Eventually(t, func() bool { return one.Do("GET", "k") == bidOf(l).token }, patience, time.Millisecond)
+	}
+	s.all[1].Do("DEL", "k")
+	s.all[2].Do("DEL", "k")
+	require.ErrorIs(t, b.Detach(t.Context(), l, rand.Text(), time.Minute), distributed.ErrLeaseLost)
+	require.Eventually(t, func() bool { return s.all[0].Do("GET", "k") == nil }, patience, time.Millisecond)
 }
 
 // What two servers have done and not answered is answered again. The third is away, and does not keep the detached lease when it is back.
