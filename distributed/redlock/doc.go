@@ -84,10 +84,11 @@ package redlock
 //
 // Q13. A detached lease is a token that follows from the id, whose votes no process counts. So a server can pass them on to any adopter. It
 // does that in one script, before all that wait. Detach passes on the votes of a lease that has ended, and needs a majority that counts.
-// What the other servers have of the lease expires. Adopters ask all servers at once, and a server's vote goes to the first. Who has a
-// majority has the lease, by the rules of all votes, so there are never two. An adopter without any vote has lost. So has one that sees a
-// vote of an older adopter: it gives its own back, and never asks again. Then the oldest that has a vote gets the others', for it sees
-// none older. Or a younger one has won before: it sees a majority of that one in two rounds, which was there at one moment between them.
-// No server decides alone: one that is down, silent or forgets is a vote less. With too few servers in common adopters fail, and
-// their votes are given back or released. A vote that is taken lasts, and counts, no longer than the detached lease would have, until it is
-// renewed. So does one of an adopter that dies, or of a question that comes late. How long the lease lasts is a TTL in use (Q5).
+// What a minority keeps of a token expires. Adopters ask all servers at once, and a server's vote goes to the first. Who has a majority
+// has the lease, by the rules of all votes, so there are never two. An adopter without any vote has lost. So has one that sees a vote of
+// an older adopter: it gives its own back, and never asks again. Then the oldest that has a vote gets the others', for it sees none older.
+// Or a younger one has won before: it sees a majority of that one in two rounds, which was there at one moment between them. No server
+// decides alone: one that is down, silent or forgets is a vote less. With too few servers in common adopters fail, and their votes are
+// given back or released. A vote that is taken or given back lasts, and counts, no longer than the detached lease would have, until it is
+// renewed. So an adopter that dies, or a question that comes late, does not keep the lock for longer. What the detached lease lasts is a
+// TTL in use (Q5).

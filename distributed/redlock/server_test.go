@@ -67,6 +67,10 @@ func TestTheDocumentedACLLineIsEnough(t *testing.T) {
 	_, err = y.Break(t.Context(), inspected(t, y, "shop:product:2"), "me", "it is stuck")
 	require.NoError(t, err)
 	<-l.Lost()
+	id, _ := detached(t, x, "shop:product:3", time.Minute)
+	l, err = y.Adopt(t.Context(), request("shop:product:3", "y"), id)
+	require.NoError(t, err)
+	release(t, l)
 	for _, one := range s.all {
 		require.Empty(t, one.Do("ACL", "LOG"), "nothing was refused")
 	}
