@@ -192,7 +192,7 @@ func (b *Backend) merge(key string, replies []*reply) distributed.Inspection {
 	return found
 }
 
-// since is when the attempt of a token has asked, by its process's clock. Zero: nobody's has.
+// since is when the attempt of a token has asked, by its process's clock. Zero: it is that of a detached lease.
 func since(token string) time.Time {
 	id, _, _ := age(token)
 	if id.Number == detachedNumber {
