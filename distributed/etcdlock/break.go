@@ -7,7 +7,6 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
-	"google.golang.org/grpc"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/keyless"
@@ -60,7 +59,7 @@ func (b *Backend) breakHolders(ctx context.Context, s *session, key string, youn
 		switch {
 		case err != nil:
 			return 0, err
-		case len(holders) > 0 && holders[0].CreateRevision <= youngest:
+		case len(holders) > 0 && ownedSince(holders[0]) <= youngest:
 		case ended != 0:
 			return ended, nil // the rest has left
 		default:
@@ -72,7 +71,7 @@ func (b *Backend) breakHolders(ctx context.Context, s *session, key string, youn
 			}
 		}
 		some := holders[:min(len(holders), brokenAtOnce)]
-		got, err := s.txn(ctx, "break", deleteAll(some, put))
+		got, err := s.txn(ctx, "break", deleteAll(some, put, opDelete(b.dirOf(key)+movedName)))
 		switch {
 		case err != nil:
 			return 0, err
@@ -88,6 +87,14 @@ func (b *Backend) breakHolders(ctx context.Context, s *session, key string, youn
 	return 0, keyless.Errorf("etcdlock: break: readers come and go: %w", distributed.ErrUnavailable)
 }
 
+// ownedSince is the revision at which a holder got its key: one that was moved is that of an earlier lease, too.
+func ownedSince(kv *mvccpb.KeyValue) int64 {
+	if exclusiveVersion(kv.Value) > 1 {
+		return kv.ModRevision
+	}
+	return kv.CreateRevision
+}
+
 // holders reads who holds a lock.
 func (b *Backend) holders(ctx context.Context, s *session, key string) ([]*mvccpb.KeyValue, error) {
 	got, err := s.txn(ctx, "break", &pb.TxnRequest{Success: []*pb.RequestOp{b.opQueue(key)}})
@@ -101,11 +108,11 @@ func (b *Backend) holders(ctx context.Context, s *session, key string) ([]*mvccp
 	return q[:admitted(b.requestsFor(key, q))], nil
 }
 
-// deleteAll deletes these and writes the record, or does neither.
-func deleteAll(kvs []*mvccpb.KeyValue, put *pb.RequestOp) *pb.TxnRequest {
-	req := &pb.TxnRequest{Success: []*pb.RequestOp{put}}
+// deleteAll deletes these, and does what else is to be done with that, or does nothing.
+func deleteAll(kvs []*mvccpb.KeyValue, beside ...*pb.RequestOp) *pb.TxnRequest {
+	req := &pb.TxnRequest{Success: beside}
 	for _, kv := range kvs {
-		req.Compare = append(req.Compare, ifCreated(string(kv.Key), kv.CreateRevision))
+		req.Compare = append(req.Compare, ifModified(string(kv.Key), kv.ModRevision))
 		req.Success = append(req.Success, opDelete(string(kv.Key)))
 	}
 	return req
@@ -117,13 +124,11 @@ func (b *Backend) opRecord(ctx context.Context, s *session, key string, record d
 	if err != nil {
 		return nil, err
 	}
-	id, err := call(ctx, s, "break", func(ctx context.Context, opts ...grpc.CallOption) (*pb.LeaseGrantResponse, error) {
-		return pb.NewLeaseClient(s.connection()).LeaseGrant(ctx, grantOf(int64(distributed.BrokenMemory/time.Second)), opts...)
-	})
+	id, err := s.grant(ctx, "break", int64(distributed.BrokenMemory/time.Second))
 	if err != nil {
 		return nil, err
 	}
-	return opPut(b.brokenKey(key), string(text), id.ID), nil
+	return opPut(b.brokenKey(key), string(text), id), nil
 }
 
 // brokenIn reads a record; nil: it is none.

@@ -89,9 +89,9 @@ func opGet(key string) *pb.RequestOp { return opRange(&pb.RangeRequest{Key: []by
 // opValue reads a key with its value.
 func opValue(key string) *pb.RequestOp { return opRead(&pb.RangeRequest{Key: []byte(key)}) }
 
-// opLast reads the newest of the keys with a prefix; before is a create revision that it must be below, unless 0.
+// opLast reads the newest of the keys with a prefix, with its value; before is a create revision that it must be below, unless 0.
 func opLast(prefix string, before int64) *pb.RequestOp {
-	return opRange(&pb.RangeRequest{
+	return opRead(&pb.RangeRequest{
 		Key: []byte(prefix), RangeEnd: endOf(prefix), Limit: 1, MaxCreateRevision: max(before-1, 0),
 		SortTarget: pb.RangeRequest_CREATE, SortOrder: pb.RangeRequest_DESCEND,
 	})

@@ -122,7 +122,7 @@ func (c *claim) question() (what string, op *pb.RequestOp) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if waits {
-		return c.follows, opGet(c.follows)
+		return c.follows, opValue(c.follows)
 	}
 	return "", opAfter(c.rivals(shared), c.revision)
 }

@@ -26,6 +26,10 @@ type claim struct {
 	value string // of the key: see valueOf
 	tag   string
 
+	detached bool  // of a detached lease: its key has an etcd lease of its own
+	own      int64 // that one; 0: it is not known, or the session's
+	moved    bool  // the key has been, or may have been, that of another claim, too
+
 	// Of a NoWait; only its Enter uses them.
 	readsAll  bool   // an exclusive one has met somebody else's key
 	refusedBy string // the first in line
@@ -83,10 +87,14 @@ func (c *claim) unsure() {
 	c.dirty = true
 }
 
-// deletion deletes the key, if it is the one that we know.
+// deletion deletes the key, if it is the one that we know: of one that was moved only the value tells.
 func (c *claim) deletion() *pb.TxnRequest {
 	revision, _ := c.key()
-	return &pb.TxnRequest{Compare: []*pb.Compare{ifCreated(c.name, revision)}, Success: []*pb.RequestOp{opDelete(c.name)}}
+	req := &pb.TxnRequest{Compare: []*pb.Compare{ifCreated(c.name, revision)}, Success: []*pb.RequestOp{opDelete(c.name)}}
+	if c.moved {
+		req.Compare[0], req.Success = ifValue(c.name, c.value), append(req.Success, opDelete(c.dir+movedName))
+	}
+	return req
 }
 
 // gone is called when etcd has answered that the key is not there, or no longer ours. By a second time the name may be another

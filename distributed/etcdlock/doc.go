@@ -34,7 +34,7 @@ package etcdlock
 //
 // E2. Each waiter watches what keeps it out (C8): a writer the last key before its own, a reader the last writer before it. So a
 // release wakes one waiter, or one run of readers, which looks who is before it now. Reads are linearizable, and those of a permit show
-// the whole queue, so no look lacks an earlier key. A writer's key that was written twice is a lease that was downgraded: readers enter
+// the whole queue, so no look lacks an earlier key. A writer's key that was written once more is a lease that was downgraded: readers enter
 // beside it. A holder that shares the lock watches the first writer that waits: when that has left, others may join again. NoWait reads
 // the queue, and creates its key provided that none has come since. A process of a version without permits takes them for writers: its
 // writers wait for them, and its readers pass one that waits.
@@ -63,5 +63,12 @@ package etcdlock
 // may still be carried out. What can meet the next use of a name compares a create revision or the guard. So does a create that deletes
 // the lease before it.
 //
-// E8. A break deletes the keys of the holders that were found, if their create revisions are still the same, and writes its record in
-// the same transaction. So it ends no later lease, and the next one's fences begin at its revision. Inspection is one read.
+// E8. A break deletes the keys of the holders that were found, if they were not written since, and writes its record in the same
+// transaction. So it ends no later lease, and the next one's fences begin at its revision. Inspection is one read.
+//
+// E9. A detached lease is the holder's key with the id in its value, on an etcd lease of its own, which no process keeps alive. One
+// transaction writes it, and one that of the adopter. The create revision stays, and so does the place in the queue. The value says which
+// version of the key is the exclusive one, and only a later one is a downgrade. A transaction that comes late finds that the key or the
+// guard was written since, or that its etcd lease was revoked. To a version without detached leases the key would be a downgraded one. So
+// another key beside it, until the adopter releases, is a request of format 2 to that version, which refuses. Readers of that version
+// that waited lose their places.

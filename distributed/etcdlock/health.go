@@ -8,7 +8,6 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"google.golang.org/grpc"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver"
@@ -90,15 +89,13 @@ func (b *Backend) LongestTTL(ctx context.Context, system string, own time.Durati
 		return 0, err
 	}
 	memory := int64(max(ttlMemory, 2*own)/time.Second) + 1
-	id, err := call(ctx, s, "note TTL", func(ctx context.Context, opts ...grpc.CallOption) (*pb.LeaseGrantResponse, error) {
-		return pb.NewLeaseClient(s.connection()).LeaseGrant(ctx, grantOf(memory), opts...)
-	})
+	id, err := s.grant(ctx, "note TTL", memory)
 	if err != nil {
 		return 0, b.engine.OrClosed(err)
 	}
 	dir := b.set.prefix + "/" + ttlName + escaper.Replace(system) + "/"
 	got, err := s.txn(ctx, "note TTL", &pb.TxnRequest{Success: []*pb.RequestOp{
-		opPut(dir+strconv.FormatInt(int64(own), 10), "", id.ID),
+		opPut(dir+strconv.FormatInt(int64(own), 10), "", id),
 		opRange(&pb.RangeRequest{Key: []byte(dir), RangeEnd: endOf(dir)}),
 	}})
 	if err != nil {

@@ -31,7 +31,11 @@ func (b *Backend) Inspect(ctx context.Context, key string) (distributed.Inspecti
 	if err = sameFormat(b.dirOf(key), kvs); err != nil {
 		return found, err
 	}
-	b.describe(&found, queueOf(kvs), got.Header.Revision, distributed.MaxNamed, distributed.MaxNamed)
+	q := queueOf(kvs)
+	b.describe(&found, q, got.Header.Revision, distributed.MaxNamed, distributed.MaxNamed)
+	if found.Held() && found.Holders[0].Detached() {
+		found.Holders[0].Left = s.left(ctx, q[0].Lease)
+	}
 	if kvs := got.Responses[1].GetResponseRange().Kvs; len(kvs) > 0 {
 		found.Broken = brokenIn(kvs[0])
 	}
@@ -51,7 +55,7 @@ func (b *Backend) describe(to *distributed.Inspection, q []*mvccpb.KeyValue, rev
 	}
 	all := b.requestsFor(to.Key, q)
 	inside := admitted(all)
-	to.State = strconv.FormatInt(q[inside-1].CreateRevision, 10) // of the youngest holder
+	to.State = strconv.FormatInt(max(ownedSince(q[0]), q[inside-1].CreateRevision), 10) // of the youngest holder
 	to.Mode = all[0].mode()
 	for _, kv := range q[:min(inside, holders)] {
 		to.Holders = append(to.Holders, distributed.Holder{Instance: instanceIn(kv.Value)})

@@ -44,11 +44,10 @@ func (d half) Refill(ctx context.Context, a *attempt) (driver.Block, error) {
 	return fences.Block(revision, a.Limit > 0)
 }
 
-// ifOurs changes something provided that the attempt's key is there, and returns the revision of the change.
+// ifOurs changes something provided that the attempt's key is there and was not moved, and returns the revision of the change.
 func (c *claim) ifOurs(ctx context.Context, what string, op *pb.RequestOp) (int64, error) {
-	ours, _ := c.key()
 	got, err := c.s.txn(ctx, what, &pb.TxnRequest{
-		Compare: []*pb.Compare{ifCreated(c.name, ours)}, Success: []*pb.RequestOp{op},
+		Compare: []*pb.Compare{ifValue(c.name, c.value)}, Success: []*pb.RequestOp{op},
 	})
 	switch {
 	case err != nil:
@@ -73,6 +72,12 @@ func (d half) Drop(ctx context.Context, some []*attempt) {
 	var clean, dirty []*attempt
 	for _, a := range some {
 		switch revision, unsure := a.Wire.key(); {
+		case a.Wire.detached:
+			if found, err := a.Wire.discard(ctx); err == nil {
+				a.Dropped(found)
+			} else {
+				undropped(a, err)
+			}
 		case unsure:
 			dirty = append(dirty, a)
 		case revision != 0:
@@ -96,17 +101,22 @@ func (s *session) drop(ctx context.Context, all []*attempt, dirty bool) {
 			return
 		}
 		for _, a := range all {
-			switch {
-			case isUnknown(err):
-				a.Dropped(driver.Unknown)
-			case errors.Is(err, distributed.ErrRefused):
-				a.Denied(err)
-			}
+			undropped(a, err)
 		}
 		if !isUnknown(err) || tries >= quickTries || ctx.Err() != nil {
 			return
 		}
 		parts.Pause(ctx, firstPause)
+	}
+}
+
+// undropped takes the error of a deletion.
+func undropped(a *attempt, err error) {
+	switch {
+	case isUnknown(err):
+		a.Dropped(driver.Unknown)
+	case errors.Is(err, distributed.ErrRefused):
+		a.Denied(err)
 	}
 }
 

@@ -56,8 +56,8 @@ func (c *claim) isPermit(kv *mvccpb.KeyValue) bool {
 	return limitIn(strings.TrimPrefix(string(kv.Key), c.dir)) > 0
 }
 
-// isDowngraded reports that the key was written a second time, which only Downgrade does.
-func isDowngraded(kv *mvccpb.KeyValue) bool { return kv.Version > 1 }
+// isDowngraded reports that the key was written once more, which only Downgrade does. Its value tells how often it was moved.
+func isDowngraded(kv *mvccpb.KeyValue) bool { return kv.Version > exclusiveVersion(kv.Value) }
 
 // waits returns the first of another instance among the rivals behind, which wait; "": there is none. Of permits behind one that shares
 // the lock it is not sure, nor of keys that are no requests, which may hide some.

@@ -16,8 +16,9 @@ const Format = 1
 // The keys, below the prefix:
 //
 //	<key>/x/<instance>-<id>    a request for an exclusive lock; its value is the instance in full, and letters of its own
-//	<key>/s/<instance>-<id>    a request for a shared one
+//	<key>/s/1/<instance>-<id>    a request for a shared one
 //	<key>/xp/<n>/<instance>-<id>  a request for one of n permits
+//	<key>/x2/moved             the lease that is held was detached once: see rule E9
 //	<key>/x<n>/...             one of a version that has format n: see Format
 //	%guard/<session>           exists once a create of the session was given up: see session.guard
 //	%write/<session>           written for its revision, by Refill and Ping
@@ -62,7 +63,7 @@ func letterOf(mode distributed.Mode, limit int) string {
 	case limit > 0:
 		return permitLetter + strconv.Itoa(limit) + "/"
 	case mode == distributed.Shared:
-		return "s/"
+		return sharedLetter + "1/"
 	}
 	return "x/"
 }
@@ -70,6 +71,10 @@ func letterOf(mode distributed.Mode, limit int) string {
 const (
 	rivalLetter  = "x"
 	permitLetter = "xp/"
+	sharedLetter = "s/"
+	// Those of a version without detached leases have the tag behind the "s/", which begins with a letter or a larger digit than theirs.
+	oldReaderLetter = sharedLetter + "2"
+	movedName       = "x2/moved"
 )
 
 // tagIn returns the tag in the name of a request; "": it is none.
@@ -87,7 +92,7 @@ func formatIn(name string) int {
 	rest, is := strings.CutPrefix(name, rivalLetter)
 	digits, _, cut := strings.Cut(rest, "/")
 	n, err := strconv.Atoi(digits)
-	if !is || !cut || err != nil {
+	if !is || !cut || err != nil || name == movedName {
 		return 0
 	}
 	return n
@@ -95,6 +100,31 @@ func formatIn(name string) int {
 
 // valueOf is the value of the key of a request.
 func valueOf(instance string) string { return instance + " " + rand.Text()[:idLength] }
+
+// movedMark is, in the value of a key, the first letter of a lease that was detached once: rand.Text has no such. The digits are of a version.
+const (
+	movedMark   = '1'
+	movedDigits = 8
+)
+
+// movedValue puts the version that the key has from now on into the first of the letters.
+func movedValue(value string, version int64) string {
+	at := len(value) - idLength
+	return fmt.Sprintf("%s%c%0*x%s", value[:at], movedMark, movedDigits, version, value[at+1+movedDigits:])
+}
+
+// exclusiveVersion is the version of a key with this value while its lease is exclusive. Downgrade writes the next one.
+func exclusiveVersion(value []byte) int64 {
+	at := len(value) - idLength
+	if at < 0 || value[at] != movedMark {
+		return 1
+	}
+	n, err := strconv.ParseInt(string(value[at+1:at+1+movedDigits]), 16, 64)
+	if err != nil {
+		return 1
+	}
+	return n
+}
 
 // instanceIn returns the instance of a value. Those of older versions are the instance alone.
 func instanceIn(value []byte) string {

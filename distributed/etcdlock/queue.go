@@ -9,7 +9,6 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
-	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver"
 	"github.com/wllock/wllock/internal/parts"
 )
@@ -48,7 +47,7 @@ func requestsOf(dir string, kvs []*mvccpb.KeyValue) []request {
 	for i, kv := range kvs {
 		name := string(kv.Key)
 		q[i] = request{name, kv.CreateRevision, driver.Asked{Shared: isDowngraded(kv)}}
-		if letter := strings.TrimPrefix(name, dir); strings.HasPrefix(letter, letterOf(distributed.Shared, 0)) {
+		if letter := strings.TrimPrefix(name, dir); strings.HasPrefix(letter, sharedLetter) {
 			q[i].Shared = true
 		} else if limit := limitIn(letter); limit > 0 {
 			q[i].Shared, q[i].Limit = true, limit
@@ -99,7 +98,7 @@ func (c *claim) isNext(q []request) bool {
 	return admitted(all) == len(all)
 }
 
-// opAll reads the names of all requests for a lock.
+// opAll reads all requests for a lock.
 func opAll(dir string) *pb.RequestOp {
-	return opRange(&pb.RangeRequest{Key: []byte(dir), RangeEnd: endOf(dir)})
+	return opRead(&pb.RangeRequest{Key: []byte(dir), RangeEnd: endOf(dir)})
 }

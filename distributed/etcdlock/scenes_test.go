@@ -79,7 +79,6 @@ type process struct {
 	letter  string
 	faults  []string // guarded by s.mu, as all below
 	held    *pb.TxnRequest
-	session int64
 	streams int // so many were opened
 	muted   int // the first so many say nothing
 }
@@ -119,10 +118,11 @@ func (s *stage) behind(ctx context.Context, p *process, verb string) string {
 		_, err = c.Delete(ctx, string(got.Kvs[i].Key))
 		require.NoError(s.T, err)
 	case "guard":
-		_, err := c.Put(ctx, p.sessions.All()[0].guardKey(), "", clientv3.WithLease(clientv3.LeaseID(p.session)))
+		one := p.sessions.All()[0]
+		_, err := c.Put(ctx, one.guardKey(), "", clientv3.WithLease(clientv3.LeaseID(one.lease())))
 		require.NoError(s.T, err)
 	default:
-		_, err := c.Revoke(ctx, clientv3.LeaseID(p.session))
+		_, err := c.Revoke(ctx, clientv3.LeaseID(p.sessions.All()[0].lease()))
 		require.NoError(s.T, err)
 	}
 	return ""
@@ -200,9 +200,6 @@ func (p *process) answer(reply any, err error) string {
 	case got != nil && got.Header != nil:
 		p.s.seen[got.Header.Revision] = true
 		return map[bool]string{true: "yes", false: "no"}[got.Succeeded]
-	}
-	if got, is := reply.(*pb.LeaseGrantResponse); is {
-		p.session = got.ID
 	}
 	return "done"
 }

@@ -66,6 +66,14 @@ func grantOf(seconds int64) *pb.LeaseGrantRequest {
 	return &pb.LeaseGrantRequest{TTL: seconds, ID: int64(binary.BigEndian.Uint64(id[:])>>1 | 1)}
 }
 
+// grant has the server grant an etcd lease beside the session's.
+func (s *session) grant(ctx context.Context, what string, seconds int64) (id int64, err error) {
+	got, err := call(ctx, s, what, func(ctx context.Context, opts ...grpc.CallOption) (*pb.LeaseGrantResponse, error) {
+		return pb.NewLeaseClient(s.connection()).LeaseGrant(ctx, grantOf(seconds), opts...)
+	})
+	return got.GetID(), err
+}
+
 // keepalives are those of one session, one at a time over one stream. Only Beat and End use it.
 type keepalives struct {
 	s      *session
@@ -166,9 +174,7 @@ func (s *session) End(held bool) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
 	defer cancel()
-	_, _ = call(ctx, s, "revoke", func(ctx context.Context, opts ...grpc.CallOption) (*pb.LeaseRevokeResponse, error) {
-		return pb.NewLeaseClient(s.connection()).LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: s.lease()}, opts...)
-	})
+	_ = s.revoke(ctx, s.lease())
 }
 
 // closeGrace bounds how long the end of a session is waited for.

@@ -282,6 +282,8 @@ func (s *Scene) step(ctx context.Context, b distributed.Backend, verb, handle st
 			_, err = i.Break(ctx, found, "me", "a test")
 		}
 		return outcome(err)
+	case "detach", "adopt", "discard":
+		return s.transfer(ctx, b.(distributed.Transferer), verb, handle)
 	case "close":
 		return outcome(b.Close())
 	case "await":
@@ -336,6 +338,23 @@ func (s *Scene) enter(ctx context.Context, b distributed.Backend, verb, handle s
 		return "lease"
 	case place != nil:
 		return "place"
+	}
+	return outcome(err)
+}
+
+// transfer detaches a lease, or adopts or discards the one that is: each scene has one id.
+func (s *Scene) transfer(ctx context.Context, b distributed.Transferer, verb, handle string) string {
+	const id = "the-detached-lease"
+	req := distributed.Request{Key: s.stage.Key("k"), Instance: handle[:1], TTL: s.of.TTL}
+	switch verb {
+	case "detach":
+		return outcome(b.Detach(ctx, s.leases[handle], id, s.of.TTL))
+	case "discard":
+		return outcome(b.Discard(ctx, req, id))
+	}
+	l, err := b.Adopt(ctx, req, id)
+	if s.leases[handle] = l; err == nil {
+		return "lease"
 	}
 	return outcome(err)
 }
