@@ -71,7 +71,7 @@ func (b *Backend) breakHolders(ctx context.Context, s *session, key string, youn
 			}
 		}
 		some := holders[:min(len(holders), brokenAtOnce)]
-		got, err := s.txn(ctx, "break", deleteAll(some, put, opDelete(b.dirOf(key)+movedName)))
+		got, err := s.txn(ctx, "break", deleteAll(b.dirOf(key), some, put))
 		switch {
 		case err != nil:
 			return 0, err
@@ -89,7 +89,7 @@ func (b *Backend) breakHolders(ctx context.Context, s *session, key string, youn
 
 // ownedSince is the revision at which a holder got its key: one that was moved is that of an earlier lease, too.
 func ownedSince(kv *mvccpb.KeyValue) int64 {
-	if exclusiveVersion(kv.Value) > 1 {
+	if wasMoved(kv) {
 		return kv.ModRevision
 	}
 	return kv.CreateRevision
@@ -108,12 +108,15 @@ func (b *Backend) holders(ctx context.Context, s *session, key string) ([]*mvccp
 	return q[:admitted(b.requestsFor(key, q))], nil
 }
 
-// deleteAll deletes these, and does what else is to be done with that, or does nothing.
-func deleteAll(kvs []*mvccpb.KeyValue, beside ...*pb.RequestOp) *pb.TxnRequest {
-	req := &pb.TxnRequest{Success: beside}
+// deleteAll deletes these and writes the record, or does neither.
+func deleteAll(dir string, kvs []*mvccpb.KeyValue, put *pb.RequestOp) *pb.TxnRequest {
+	req := &pb.TxnRequest{Success: []*pb.RequestOp{put}}
 	for _, kv := range kvs {
 		req.Compare = append(req.Compare, ifModified(string(kv.Key), kv.ModRevision))
 		req.Success = append(req.Success, opDelete(string(kv.Key)))
+		if wasMoved(kv) {
+			req.Success = append(req.Success, opDelete(besideOf(dir, string(kv.Value))))
+		}
 	}
 	return req
 }

@@ -92,7 +92,8 @@ func (c *claim) deletion() *pb.TxnRequest {
 	revision, _ := c.key()
 	req := &pb.TxnRequest{Compare: []*pb.Compare{ifCreated(c.name, revision)}, Success: []*pb.RequestOp{opDelete(c.name)}}
 	if c.moved {
-		req.Compare[0], req.Success = ifValue(c.name, c.value), append(req.Success, opDelete(c.dir+movedName))
+		beside := opDelete(besideOf(c.dir, c.value))
+		req.Compare[0], req.Success, req.Failure = ifValue(c.name, c.value), append(req.Success, beside), []*pb.RequestOp{beside}
 	}
 	return req
 }

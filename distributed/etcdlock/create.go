@@ -139,7 +139,7 @@ func (c *claim) createRequest(prev *driver.Prev[claim], seen int64) *pb.TxnReque
 		req.Success = append([]*pb.RequestOp{opTxn(before.Wire.deletion())}, req.Success...)
 	}
 	if c.a.NoWait {
-		req.Compare = append(req.Compare, c.ifNobody(seen)...)
+		req.Compare = append(req.Compare, c.ifNobody(seen))
 		if c.a.Shares() || c.readsAll {
 			req.Failure = append(req.Failure, c.b.opQueue(c.a.Key))
 		} else {
@@ -159,9 +159,9 @@ func (c *claim) opBefore() *pb.RequestOp {
 
 // ifNobody holds if nobody is in the way of a request with NoWait, which is not written otherwise: it disturbs nobody. An
 // exclusive one wants no key at all at first, and so does a permit; a reader no writer but those whose lease was downgraded, which is
-// a second version of the key unless that was moved, and no permit. If that does not hold, the queue has been read at the revision seen, and the request
+// a second version of the key, and no permit. If that does not hold, the queue has been read at the revision seen, and the request
 // would have been admitted as its last: then nobody must have come since. Those who have gone make no difference.
-func (c *claim) ifNobody(seen int64) (all []*pb.Compare) {
+func (c *claim) ifNobody(seen int64) *pb.Compare {
 	nobody := ifCreated(c.dir, 0)
 	switch {
 	case seen > 0:
@@ -172,10 +172,9 @@ func (c *claim) ifNobody(seen int64) (all []*pb.Compare) {
 			Key: []byte(c.rivals(true)), Target: pb.Compare_VERSION, Result: pb.Compare_NOT_EQUAL,
 			TargetUnion: &pb.Compare_Version{Version: 1},
 		}
-		all = append(all, ifCreated(c.dir+movedName, 0))
 	}
 	nobody.RangeEnd = endOf(string(nobody.Key))
-	return append(all, nobody)
+	return nobody
 }
 
 // created takes the answer to a create. The revision is that of the transaction: all who held the lock before have released

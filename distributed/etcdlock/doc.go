@@ -69,6 +69,6 @@ package etcdlock
 // E9. A detached lease is the holder's key with the id in its value, on an etcd lease of its own, which no process keeps alive. One
 // transaction writes it, and one that of the adopter. The create revision stays, and so does the place in the queue. The value says which
 // version of the key is the exclusive one, and only a later one is a downgrade. A transaction that comes late finds that the key or the
-// guard was written since, or that its etcd lease was revoked. To a version without detached leases the key would be a downgraded one. So
-// another key beside it, until the adopter releases, is a request of format 2 to that version, which refuses. Readers of that version
-// that waited lose their places.
+// guard was written since, or that its etcd lease was revoked. To a version without detached leases the key would be that of a downgraded
+// lease. So there is another key beside it, until the adopter releases: to that version one of a writer, behind which it waits. Its readers
+// and permits that waited before lose their places, and queue again.

@@ -46,8 +46,9 @@ func (d half) Refill(ctx context.Context, a *attempt) (driver.Block, error) {
 
 // ifOurs changes something provided that the attempt's key is there and was not moved, and returns the revision of the change.
 func (c *claim) ifOurs(ctx context.Context, what string, op *pb.RequestOp) (int64, error) {
+	ours, _ := c.key()
 	got, err := c.s.txn(ctx, what, &pb.TxnRequest{
-		Compare: []*pb.Compare{ifValue(c.name, c.value)}, Success: []*pb.RequestOp{op},
+		Compare: []*pb.Compare{ifCreated(c.name, ours), ifValue(c.name, c.value)}, Success: []*pb.RequestOp{op},
 	})
 	switch {
 	case err != nil:

@@ -59,6 +59,9 @@ func (c *claim) isPermit(kv *mvccpb.KeyValue) bool {
 // isDowngraded reports that the key was written once more, which only Downgrade does. Its value tells how often it was moved.
 func isDowngraded(kv *mvccpb.KeyValue) bool { return kv.Version > exclusiveVersion(kv.Value) }
 
+// wasMoved reports that the key was that of another lease before, which was detached.
+func wasMoved(kv *mvccpb.KeyValue) bool { return exclusiveVersion(kv.Value) > 1 }
+
 // waits returns the first of another instance among the rivals behind, which wait; "": there is none. Of permits behind one that shares
 // the lock it is not sure, nor of keys that are no requests, which may hide some.
 func (c *claim) waits(shared bool, behind *pb.RangeResponse) (waiter string, unsure bool) {

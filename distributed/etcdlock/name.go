@@ -16,9 +16,9 @@ const Format = 1
 // The keys, below the prefix:
 //
 //	<key>/x/<instance>-<id>    a request for an exclusive lock; its value is the instance in full, and letters of its own
-//	<key>/s/1/<instance>-<id>    a request for a shared one
-//	<key>/xp/<n>/<instance>-<id>  a request for one of n permits
-//	<key>/x2/moved             the lease that is held was detached once: see rule E9
+//	<key>/s/0/<instance>-<id>  a request for a shared one
+//	<key>/xp/0<n>/<instance>-<id>  a request for one of n permits
+//	<key>/x/Detached-<id>      the lease that is held was detached once: see rule E9
 //	<key>/x<n>/...             one of a version that has format n: see Format
 //	%guard/<session>           exists once a create of the session was given up: see session.guard
 //	%write/<session>           written for its revision, by Refill and Ping
@@ -61,9 +61,9 @@ func (b *Backend) dirOf(key string) string { return b.set.prefix + "/" + escaper
 func letterOf(mode distributed.Mode, limit int) string {
 	switch {
 	case limit > 0:
-		return permitLetter + strconv.Itoa(limit) + "/"
+		return permitLetter + "0" + strconv.Itoa(limit) + "/"
 	case mode == distributed.Shared:
-		return sharedLetter + "1/"
+		return sharedLetter + "0/"
 	}
 	return "x/"
 }
@@ -72,15 +72,16 @@ const (
 	rivalLetter  = "x"
 	permitLetter = "xp/"
 	sharedLetter = "s/"
-	// Those of a version without detached leases have the tag behind the "s/", which begins with a letter or a larger digit than theirs.
-	oldReaderLetter = sharedLetter + "2"
-	movedName       = "x2/moved"
+	// olderLetter is the first that is behind the last two in a version without detached leases, where we have a zero.
+	olderLetter = "1"
+	// movedTag is in place of a request's, of which none is in capitals.
+	movedTag = "Detached"
 )
 
 // tagIn returns the tag in the name of a request; "": it is none.
 func tagIn(name string) string {
 	name = name[strings.LastIndexByte(name, '/')+1:]
-	if len(name) != parts.TagLength+1+idLength || name[parts.TagLength] != '-' {
+	if len(name) != parts.TagLength+1+idLength || name[parts.TagLength] != '-' || name[:parts.TagLength] == movedTag {
 		return ""
 	}
 	return name[:parts.TagLength]
@@ -92,7 +93,7 @@ func formatIn(name string) int {
 	rest, is := strings.CutPrefix(name, rivalLetter)
 	digits, _, cut := strings.Cut(rest, "/")
 	n, err := strconv.Atoi(digits)
-	if !is || !cut || err != nil || name == movedName {
+	if !is || !cut || err != nil {
 		return 0
 	}
 	return n
@@ -111,6 +112,11 @@ const (
 func movedValue(value string, version int64) string {
 	at := len(value) - idLength
 	return fmt.Sprintf("%s%c%0*x%s", value[:at], movedMark, movedDigits, version, value[at+1+movedDigits:])
+}
+
+// besideOf is the key beside that of a lease that was detached once, which has this value.
+func besideOf(dir, value string) string {
+	return dir + letterOf(distributed.Exclusive, 0) + movedTag + "-" + value[len(value)-idLength:]
 }
 
 // exclusiveVersion is the version of a key with this value while its lease is exclusive. Downgrade writes the next one.

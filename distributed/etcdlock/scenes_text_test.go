@@ -129,6 +129,9 @@ func (p *process) name(key, end []byte) string {
 	if special, _, is := strings.Cut(rest, "/"); is && strings.HasPrefix(special, "%") {
 		return special[1:]
 	}
+	if before, _, is := strings.Cut(rest, movedTag); is {
+		return before + "moved"
+	}
 	tag := tagIn(rest)
 	if tag == "" {
 		return rest

@@ -1,6 +1,7 @@
 package etcdlock
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"math"
@@ -116,10 +117,13 @@ func (c *claim) take(ctx context.Context, from *claim, q []*mvccpb.KeyValue, see
 	c.name, c.value = string(q[i].Key), movedValue(c.value, q[i].Version+1)
 	req := &pb.TxnRequest{
 		Compare: []*pb.Compare{ifModified(c.name, q[i].ModRevision), ifModified(c.s.guardKey(), c.s.guard.Load())},
-		Success: []*pb.RequestOp{opPut(c.name, c.value, lease), opPut(c.dir+movedName, "", lease)},
+		Success: []*pb.RequestOp{opPut(c.name, c.value, lease), opPut(besideOf(c.dir, c.value), c.value, lease)},
+	}
+	if wasMoved(q[i]) {
+		req.Success = append(req.Success, opDelete(besideOf(c.dir, string(q[i].Value))))
 	}
 	c.turnAway(req, q, seen)
-	if _, dirty := from.key(); dirty { // nobody will delete what a late create of it brings
+	if _, dirty := from.key(); dirty { // no Drop comes after what a late create brings
 		req.Success = append(req.Success, opPut(from.s.guardKey(), "", from.s.lease()))
 	}
 	_, err = call(ctx, c.s, "transfer", func(ctx context.Context, opts ...grpc.CallOption) (*pb.TxnResponse, error) {
@@ -135,15 +139,17 @@ func (c *claim) take(ctx context.Context, from *claim, q []*mvccpb.KeyValue, see
 	return err
 }
 
-// turnAway deletes the keys of readers that wait and know nothing of detached leases: to them the key would be that of a lease that was
-// downgraded. Those that come later are refused (movedName).
+// turnAway deletes the keys of readers and permits of a version without detached leases: to them the key would be that of a lease that was
+// downgraded. They queue again, behind the key beside it.
 func (c *claim) turnAway(req *pb.TxnRequest, q []*mvccpb.KeyValue, seen int64) {
-	none := ifCreated(c.dir+oldReaderLetter, seen+1)
-	none.Result, none.RangeEnd = pb.Compare_LESS, endOf(c.dir+sharedLetter)
-	req.Compare = append(req.Compare, none)
-	for _, kv := range q {
-		if name := string(kv.Key); name >= c.dir+oldReaderLetter && name < string(none.RangeEnd) {
-			req.Success = append(req.Success, opDelete(name))
+	for _, letter := range []string{sharedLetter, permitLetter} {
+		none := ifCreated(c.dir+letter+olderLetter, seen+1)
+		none.Result, none.RangeEnd = pb.Compare_LESS, endOf(c.dir+letter)
+		req.Compare = append(req.Compare, none)
+		for _, kv := range q {
+			if bytes.Compare(kv.Key, none.Key) >= 0 && bytes.Compare(kv.Key, none.RangeEnd) < 0 {
+				req.Success = append(req.Success, opDelete(string(kv.Key)))
+			}
 		}
 	}
 }
@@ -161,7 +167,7 @@ func (c *claim) discard(ctx context.Context) (driver.Outcome, error) {
 		}
 		name := string(q[i].Key)
 		got, err := c.s.txn(ctx, "delete", &pb.TxnRequest{
-			Compare: []*pb.Compare{ifModified(name, q[i].ModRevision)}, Success: []*pb.RequestOp{opDelete(name), opDelete(c.dir + movedName)},
+			Compare: []*pb.Compare{ifModified(name, q[i].ModRevision)}, Success: []*pb.RequestOp{opDelete(name), opDelete(besideOf(c.dir, string(q[i].Value)))},
 		})
 		if err != nil || got.Succeeded {
 			c.s.forget(q[i].Lease)

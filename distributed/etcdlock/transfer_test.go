@@ -12,43 +12,57 @@ import (
 	"github.com/wllock/wllock/internal/parts"
 )
 
-// What a detached lease keeps at etcd: a reader of a version that knows none is turned away, how long it lasts is known, and an adoption
-// ends what it kept. A Break of what was found before does not end the adopter's lease.
+// What a detached lease keeps at etcd. A reader and a permit of a version that knows none are turned away, and those that come later find a
+// writer before them, whose key is new. An adoption ends the etcd lease, and no Break of what was found before ends the adopter's.
 func TestWhatADetachedLeaseKeeps(t *testing.T) {
 	t.Parallel()
 	server, prefix, id := etcdtest.Shared(t), newPrefix(), rand.Text()
 	b, c := open(t, server.Addr, prefix), plainClient(t, server.Addr)
+	dir := b.dirOf("k")
 	l := asker(t, b, "k").Lease("a", lasting(long))
-	old, foreign := b.dirOf("k")+"s/"+parts.Tag("old")+"-"+rand.Text()[:idLength], b.dirOf("k")+"s/note"
-	for _, key := range []string{old, foreign} {
+	own := clientv3.LeaseID(claimOf(l).s.lease())
+	var old []string
+	for _, letter := range []string{"s/", "xp/8/"} {
+		old = append(old, dir+letter+parts.Tag("old")+"-"+rand.Text()[:idLength])
+	}
+	for _, key := range append(old, dir+"s/note") {
 		_, err := c.Put(t.Context(), key, "")
 		require.NoError(t, err)
 	}
 	reader := asker(t, b, "k").Place("new", shared, lasting(long))
+	beside := func() clientv3.LeaseID {
+		got, err := c.Get(t.Context(), dir+"x/"+movedTag, clientv3.WithPrefix())
+		require.NoError(t, err)
+		require.Len(t, got.Kvs, 1)
+		require.EqualValues(t, 1, got.Kvs[0].Version)
+		return clientv3.LeaseID(got.Kvs[0].Lease)
+	}
 	before, err := b.Inspect(t.Context(), "k")
 	require.NoError(t, err)
+
 	require.NoError(t, b.Detach(t.Context(), l, id, long))
-	require.Zero(t, count(t, c, old))
-	require.EqualValues(t, 1, count(t, c, foreign))
-	moved, err := c.Get(t.Context(), b.dirOf("k")+movedName)
-	require.NoError(t, err)
-	own := clientv3.LeaseID(moved.Kvs[0].Lease)
-	require.NotEqual(t, claimOf(l).s.lease(), own)
+	for _, key := range old {
+		require.Zero(t, count(t, c, key))
+	}
+	require.EqualValues(t, 1, count(t, c, dir+"s/note"), "somebody else's")
+	detached := beside()
+	require.NotContains(t, []clientv3.LeaseID{0, own}, detached)
 	found, err := b.Inspect(t.Context(), "k")
 	require.NoError(t, err)
 	require.InDelta(t, long, found.Holders[0].Left, float64(ttl))
 
 	l, err = b.Adopt(t.Context(), distributed.Request{Key: "k", Instance: "b", TTL: long}, id)
 	require.NoError(t, err)
+	require.Equal(t, own, beside())
 	require.Eventually(t, func() bool {
-		left, err := c.TimeToLive(t.Context(), own)
+		left, err := c.TimeToLive(t.Context(), detached)
 		return err == nil && left.TTL < 0
 	}, patience, ttl/100)
-	_, err = b.Break(t.Context(), before, "me", "a test")
-	require.ErrorIs(t, err, distributed.ErrNotHeld)
-	_, err = b.Break(t.Context(), found, "me", "a test")
-	require.ErrorIs(t, err, distributed.ErrNotHeld)
+	for _, one := range []distributed.Inspection{before, found} {
+		_, err = b.Break(t.Context(), one, "me", "a test")
+		require.ErrorIs(t, err, distributed.ErrNotHeld)
+	}
 	release(t, l)
 	release(t, granted(t, reader))
-	require.Eventually(t, func() bool { return count(t, c, b.dirOf("k")) == 1 }, patience, ttl/100)
+	require.Eventually(t, func() bool { return count(t, c, dir) == 1 }, patience, ttl/100)
 }
