@@ -28,7 +28,11 @@ type claim struct {
 	dir     string // the path of the lock's node
 	tag, id string
 
+	standsIn bool // of a detached lease: the node stands in for its holder's
+
 	// Of Enter and then of Look, of which there is one at a time.
+	front     string // the node of a detached lease that is first in line
+	frontEnds time.Time
 	wide      bool   // the children of the lock's nodes are watched, in place of single ones
 	contended bool   // of a holder, as it was told last
 	holder    string // of a waiter: whose node it waits for, if that holds the lock; "": not known
@@ -55,10 +59,13 @@ func (d half) Prepare(ctx context.Context, a *attempt) error {
 	if err != nil {
 		return err
 	}
-	a.Lane, a.Lasts = s.Lane, keptFor(s.timeout())
-	c := &a.Wire
-	c.a, c.b, c.s, c.dir, c.tag, c.id = a, d.Backend, s, d.dirOf(a.Key), parts.Tag(a.Instance), idOf(rand.Text(), a.Limit)
+	a.Wire.init(a, s, idOf(rand.Text(), a.Limit))
 	return nil
+}
+
+func (c *claim) init(a *attempt, s *session, id string) {
+	a.Lane, a.Lasts = s.Lane, keptFor(s.timeout())
+	c.a, c.b, c.s, c.dir, c.tag, c.id = a, s.b, s, s.b.dirOf(a.Key), parts.Tag(a.Instance), id
 }
 
 // Ended implements driver.Driver: a watch that is set stays until it fires, as the client library cannot take it back.
@@ -278,7 +285,7 @@ func createInPlaceOf(conn *zk.Conn, old string, request *zk.CreateRequest) (stri
 func (c *claim) created(node string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.node = node
+	c.node, c.lost = node, false
 }
 
 // createdLate takes an answer after the caller has gone: what was created is deleted.

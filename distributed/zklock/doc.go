@@ -63,3 +63,10 @@ package zklock
 // last million is not in line: its process replaces it by one in a node below, and all look at both, the upper one first. The requests
 // below see all in line above, which came before the first worn one (Z3), and come after them. The lower node counts only if the upper
 // one says by its count that it is worn, and keeps that from being deleted. So processes may disagree about the node that is in use.
+//
+// Z11. A detached lease is a persistent node that stands in for its holder's. One transaction creates it with the same sequence, and deletes
+// the holder's. An adoption does the same with a node of the adopter's session. So one of them is always there, and Z3 holds. Its id begins
+// with an 8 and follows from that of the lease, its content says how long it lasts. No server deletes it then. Who waits behind it, or asks
+// with NoWait, does, once a change made now is so much later than its creation by the leader's clock. So a leader with another clock ends it
+// sooner or later than that. To a process of an older version it is a holder, before which it waits, and which it never deletes. Where only
+// such processes ask, the lock stays taken until a break.

@@ -23,8 +23,9 @@ type nodeFacts struct {
 	node
 	instance string // "": not known, its holder has made it a shared one
 	since    time.Time
-	created  int64 // the zxid of its creation, which no other node has; sequences begin anew with a key's node
-	zxid     int64 // of its latest change
+	created  int64         // the zxid of its creation, which no other node has; sequences begin anew with a key's node
+	zxid     int64         // of its latest change
+	left     time.Duration // of a detached lease, by our own clock; 0: not known
 }
 
 // Inspect implements distributed.Inspector. It lists the children, and reads each node that it names, all at once: these are reads
@@ -66,7 +67,7 @@ func (b *Backend) describe(ctx context.Context, s *session, to *distributed.Insp
 	latest, youngest := zxid, int64(0)
 	for _, f := range append(first, all...) {
 		if slices.IndexFunc(q, func(n node) bool { return n.id == f.id }) < inside {
-			to.Holders = append(to.Holders, distributed.Holder{Instance: f.instance, Since: f.since})
+			to.Holders = append(to.Holders, distributed.Holder{Instance: f.instance, Since: f.since, Left: f.left})
 			latest, youngest = max(latest, f.zxid), max(youngest, f.created)
 			continue
 		}
@@ -116,7 +117,9 @@ func (b *Backend) facts(ctx context.Context, s *session, key string, nodes []nod
 				if err != nil {
 					return nodeFacts{}, err
 				}
-				return nodeFacts{n, string(data), time.UnixMilli(stat.Ctime), stat.Czxid, stat.Mzxid}, nil
+				instance, lasts := instanceIn(string(data))
+				since := time.UnixMilli(stat.Ctime)
+				return nodeFacts{n, instance, since, stat.Czxid, stat.Mzxid, max(lasts-time.Since(since), 0)}, nil
 			}, nil)
 		})
 	}

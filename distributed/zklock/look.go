@@ -65,7 +65,7 @@ func (c *claim) children(ctx context.Context, dir string, watch bool) (children,
 func (c *claim) look(ctx context.Context, since time.Time) (driver.Standing, error) {
 	for {
 		c.a.Asks()
-		v, err := c.read(ctx, c.wide)
+		v, err := c.live(ctx, c.wide)
 		switch {
 		case errors.Is(err, zk.ErrNoNode), err == nil && v.i < 0:
 			c.b.forgetNext(c.dir)
@@ -79,6 +79,9 @@ func (c *claim) look(ctx context.Context, since time.Time) (driver.Standing, err
 		case errors.Is(err, errWide):
 			c.wide = true
 		default:
+			if s.Kind == driver.Queued && v.q[0].standsIn() {
+				s.Next = min(distributed.HeartbeatInterval(c.a.TTL), max(time.Until(c.frontEnds), time.Millisecond))
+			}
 			return s, err
 		}
 	}
@@ -156,7 +159,8 @@ func (c *claim) follow(ctx context.Context, node string) (followed, error) {
 			data, stat, err = c.s.conn.Get(node)
 		}
 		if err == nil {
-			f = followed{string(data) == downgradedData, string(data), stat.Mzxid}
+			instance, _ := instanceIn(string(data))
+			f = followed{string(data) == downgradedData, instance, stat.Mzxid}
 		}
 		return f, err
 	}, nil)
@@ -188,7 +192,7 @@ func (c *claim) taken(ctx context.Context, prev *driver.Prev[claim]) (bool, erro
 }
 
 func (c *claim) inTheWay(ctx context.Context, prev *driver.Prev[claim]) (bool, error) {
-	v, err := c.read(ctx, false)
+	v, err := c.live(ctx, false)
 	if errors.Is(err, zk.ErrNoNode) {
 		return false, nil
 	}

@@ -16,7 +16,7 @@ import (
 //	x-<instance>-<id>-<sequence>      x: exclusive, s: shared
 //
 // The id is random, so that a node is found again whose create was carried out but never answered (the protected mode of
-// Apache Curator). The sequence is the server's.
+// Apache Curator). The sequence is the server's. Nodes of detached leases have other ids (rule Z11).
 type node struct {
 	driver.Asked
 	name string // its path below the key's node

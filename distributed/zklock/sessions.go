@@ -38,13 +38,16 @@ func (b *Backend) forTTL(ctx context.Context, ttl time.Duration) (*session, erro
 	return s, nil
 }
 
+func (b *Backend) classOf(kind string) driver.Class {
+	if kind == lists {
+		return driver.Class{Kind: kind, TTL: listTimeout}
+	}
+	return driver.Class{Kind: kind, TTL: cmp.Or(b.set.timeout, DefaultSessionTimeout)}
+}
+
 // any returns a session of a kind for a question that is about no lease.
 func (b *Backend) any(ctx context.Context, kind string) (*session, error) {
-	class := driver.Class{Kind: kind, TTL: cmp.Or(b.set.timeout, DefaultSessionTimeout)}
-	if kind == lists {
-		class.TTL = listTimeout
-	}
-	s, err := b.sessions.Any(class)
+	s, err := b.sessions.Any(b.classOf(kind))
 	if err == nil {
 		err = s.await(ctx)
 	}
