@@ -170,7 +170,7 @@ func (c *claim) discard(ctx context.Context) (driver.Outcome, error) {
 			Compare: []*pb.Compare{ifModified(name, q[i].ModRevision)}, Success: []*pb.RequestOp{opDelete(name), opDelete(besideOf(c.dir, string(q[i].Value)))},
 		})
 		if err != nil || got.Succeeded {
-			c.s.forget(q[i].Lease)
+			_ = c.s.revoke(ctx, q[i].Lease) // else it expires
 			return driver.Removed, err
 		}
 	}
