@@ -68,5 +68,5 @@ package zklock
 // the holder's. An adoption does the same with a node of the adopter's session. So one of them is always there, and Z3 holds. Its id begins
 // with an 8 and follows from that of the lease, its content says how long it lasts. No server deletes it then. Who waits behind it, or asks
 // with NoWait, does, once a change made now is so much later than its creation by the leader's clock. So a leader with another clock ends it
-// sooner or later than that. To a process of an older version it is a holder, before which it waits, and which it never deletes. Where only
-// such processes ask, the lock stays taken until a break.
+// sooner or later than that, and one that no request asks for stays. To a process of an older version it is a holder, which it waits for and
+// never deletes. Where only such processes ask, the lock stays taken until a break.
