@@ -73,9 +73,9 @@ func (d half) Drop(ctx context.Context, some []*attempt) {
 	var clean, dirty []*attempt
 	for _, a := range some {
 		switch revision, unsure := a.Wire.key(); {
-		case a.Wire.detached:
-			if found, err := a.Wire.discard(ctx); err == nil {
-				a.Dropped(found)
+		case a.Wire.own != 0: // of a Transfer that has failed: without this etcd lease it does nothing any more
+			if err := a.Wire.s.revoke(ctx, a.Wire.own); err == nil {
+				a.Dropped(driver.Removed)
 			} else {
 				undropped(a, err)
 			}

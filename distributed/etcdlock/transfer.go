@@ -154,28 +154,6 @@ func (c *claim) turnAway(req *pb.TxnRequest, q []*mvccpb.KeyValue, seen int64) {
 	}
 }
 
-// discard ends the detached lease. One of a Transfer that has failed is not looked for: without its etcd lease that does nothing any more.
-func (c *claim) discard(ctx context.Context) (driver.Outcome, error) {
-	if c.own != 0 {
-		return driver.Removed, c.s.revoke(ctx, c.own)
-	}
-	for {
-		q, _, err := c.readQueue(ctx)
-		i := slices.IndexFunc(q, c.owns)
-		if err != nil || i < 0 {
-			return driver.Missing, err
-		}
-		name := string(q[i].Key)
-		got, err := c.s.txn(ctx, "delete", &pb.TxnRequest{
-			Compare: []*pb.Compare{ifModified(name, q[i].ModRevision)}, Success: []*pb.RequestOp{opDelete(name), opDelete(besideOf(c.dir, string(q[i].Value)))},
-		})
-		if err != nil || got.Succeeded {
-			_ = c.s.revoke(ctx, q[i].Lease) // else it expires
-			return driver.Removed, err
-		}
-	}
-}
-
 // revoke ends an etcd lease, and with it its keys. One that has ended by itself is as good.
 func (s *session) revoke(ctx context.Context, id int64) error {
 	_, err := call(ctx, s, "revoke", func(ctx context.Context, opts ...grpc.CallOption) (*pb.LeaseRevokeResponse, error) {
