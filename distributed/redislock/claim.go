@@ -39,12 +39,14 @@ const (
 	// maxWorkers bounds the requests under way with one node that release in the background: one pipeline is not enough, for while it
 	// waits for its replies the next should be sent.
 	maxWorkers = 4
+	// gridOfLooks lets places that wait share their heartbeats: each is sent H/32 earlier at most.
+	gridOfLooks = 32
 	// dropsHere is no bound: releases that are waited for share exchanges by themselves (rule R13).
 	dropsHere = 1 << 30
 )
 
 var clientSettings = driver.Settings{
-	Name: "redislock", LookMost: conn.MaxBatch, DropMost: conn.MaxBatch, Drops: maxWorkers, DropsHere: dropsHere, Tells: true, Twice: true, Pause: pauseAfter,
+	Name: "redislock", LookMost: conn.MaxBatch, Grid: gridOfLooks, DropMost: conn.MaxBatch, Drops: maxWorkers, DropsHere: dropsHere, Tells: true, Twice: true, Pause: pauseAfter,
 }
 
 // pauseAfter is how long to wait after so many tries.

@@ -71,7 +71,8 @@ package redislock
 //
 // R7. A heartbeat refreshes a place and never enqueues. It finds lost grants, dead holders and lost places, so nothing depends on a
 // notice. Over a slow network one is always under way. A place outlives one lost heartbeat. If no script has run for as long as a
-// waiter may be silent, it was the server: silence counts anew.
+// waiter may be silent, it was the server: silence counts anew. The places of a process share heartbeats, each sent a little early for that.
+// Outside a cluster one call is for all in a crowd, and what is rare there is asked once more, place by place.
 //
 // R8. Renewals go out in pipelines (K1), and wait for no exchange of callers. Each reply says whether the token is contended, so a lost
 // notice misleads only until the next renewal. While a cluster moves the slot a renewal names one key, because others are answered

@@ -3,6 +3,7 @@ package redislock
 import (
 	"context"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
@@ -42,6 +43,46 @@ func (half) Look(ctx context.Context, some []*attempt) {
 }
 
 func (n *node) sendBatch(ctx context.Context, batch []*attempt) {
+	if batch = n.sendTogether(ctx, batch); len(batch) > 0 {
+		n.sendEach(ctx, batch)
+	}
+}
+
+// sendTogether sends one call for those places of a batch that are like the first one, and returns the rest: of others, and of what the server
+// has left to a heartbeat, or refuses for all together, perhaps because of one key that we may not use.
+func (n *node) sendTogether(ctx context.Context, batch []*attempt) (rest []*attempt) {
+	first, some := batch[0].Wire.fixed, make([]*attempt, 0, len(batch))
+	for _, a := range batch {
+		if f := a.Wire.fixed; a.Mode == distributed.Exclusive && f.exclusive == modeExclusive && f.single && f.ttl == first.ttl && f.window == first.window {
+			some = append(some, a)
+		} else {
+			rest = append(rest, a)
+		}
+	}
+	if len(some) < 2 {
+		return batch
+	}
+	c, sent := heartbeatAll(len(some), func(i int) *wireAttempt { return &some[i].Wire.wireAttempt }), time.Now()
+	n.b.s.try(ctx, first.ttl, c)
+	if c.Err != nil && conn.Classify(c.Err) != conn.Transient {
+		return batch
+	}
+	answers := strings.Split(c.Reply, "\n")
+	for i, a := range some {
+		one := &conn.Call{Err: c.Err}
+		if c.Err == nil {
+			if i >= len(answers) || answers[i] == "" {
+				rest = append(rest, a)
+				continue
+			}
+			one.Reply = answers[i]
+		}
+		n.b.heartbeatAnswered(a, one, sent)
+	}
+	return rest
+}
+
+func (n *node) sendEach(ctx context.Context, batch []*attempt) {
 	calls := make([]*conn.Call, len(batch))
 	shortest := batch[0].TTL
 	for i, a := range batch {

@@ -12,6 +12,7 @@ var sources embed.FS
 var (
 	enterScript     = newScript("enter")
 	heartbeatScript = newScript("heartbeat")
+	beatAllScript   = newScript("heartbeatall")
 	renewScript     = newScript("renew")
 	renewAllScript  = newScript("renewall")
 	renewOneScript  = newScript("renewone")
@@ -26,7 +27,7 @@ var (
 	transferScript  = newScript("transfer")
 
 	allScripts = []*conn.Script{
-		enterScript, heartbeatScript, renewScript, renewAllScript, renewOneScript, refillScript, downgradeScript, leaveScript, releaseScript, probeScript,
+		enterScript, heartbeatScript, beatAllScript, renewScript, renewAllScript, renewOneScript, refillScript, downgradeScript, leaveScript, releaseScript, probeScript,
 		ttlScript, inspectScript, breakScript, transferScript,
 	}
 )

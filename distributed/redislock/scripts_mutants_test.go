@@ -146,9 +146,9 @@ var crowdMutants = []mutant{
 	{"a grant that keeps its place", "redis.call('HDEL', KEYS[4], head)", ""},
 	{"a grant that says nobody waits", "(queued > 0 and 1 or 0)", "0"},
 	{"a queue that is forgotten", "if queued > 0 then", "if queued > 1 then"},
-	{"a heartbeat of another's place", "or '', 1, #entry) == entry then", "or '', 1, 0) == '' then"},
-	{"a heartbeat of a stretched lock", "and left <= tonumber(longest)", ""},
-	{"a heartbeat that is not noted", "    refresh(member, entry, ms)\n    redis.call('SET', KEYS[2], fence", "    redis.call('SET', KEYS[2], fence"},
+	{"a heartbeat of another's place", "or '', 1, #entry) ~= entry then", "or '', 1, 0) ~= '' then"},
+	{"a heartbeat of a stretched lock", " or left > tonumber(longest)", ""},
+	{"a heartbeat that is not noted", "  refresh(queue, waiters, member, entry, ms, keep)\n  redis.call('SET', KEYS[i", "  redis.call('SET', KEYS[i"},
 }
 
 type mutant struct{ what, old, broken string }

@@ -47,6 +47,7 @@ type scriptArgs struct {
 	settings          any
 	refill            any // settings with the larger block
 	queue, nowait     any // settings of a place, see argsFor; with the wish to take none
+	queued            any // T in ms, as a place names it
 }
 
 // argsFor returns the arguments for a TTL and a claim window. A process usually has one of each, so the last ones are kept.
@@ -69,7 +70,7 @@ func (s *sender) argsFor(ttl, window time.Duration) *scriptArgs {
 	t := &scriptArgs{
 		ttl: ttl, window: window, single: single, mark: mark, markArg: mark, exclusive: modeExclusive, fresh: fresh, keep: max(60_000, 4*ms), past: past,
 		settings: settings(ms, firstBlock, 0), refill: settings(ms, laterBlock, 0),
-		queue: settings(queued, firstBlock, 0), nowait: settings(queued, firstBlock, 1),
+		queued: queued, queue: settings(queued, firstBlock, 0), nowait: settings(queued, firstBlock, 1),
 	}
 	if gap > 0 {
 		t.exclusive = "xg"
@@ -228,6 +229,20 @@ func renewAll(ttl time.Duration, n int, of func(i int) *wireAttempt) *conn.Call 
 		locks[i], queues[i], rest[i+1] = &w.keys[0], &w.keys[queueKey], &w.token
 	}
 	return &conn.Call{Script: renewAllScript, Args: args}
+}
+
+// heartbeatAll is heartbeat for n places of one TTL and window, that wait for exclusive locks; of returns the attempt of each.
+func heartbeatAll(n int, of func(i int) *wireAttempt) *conn.Call {
+	args := make([]any, conn.HeadLen+6*n+2)
+	beatAllScript.Head(args, 4*n)
+	keys, names := args[conn.HeadLen:], args[conn.HeadLen+4*n:]
+	names[0], names[1] = of(0).fixed.queued, of(0).fixed.keep
+	for i := range n {
+		w := of(i)
+		copy(keys[4*i:], []any{&w.keys[0], &w.keys[1], &w.keys[queueKey], &w.keys[queueKey+1]})
+		names[2*i+2], names[2*i+3] = &w.token, &w.attempt
+	}
+	return &conn.Call{Script: beatAllScript, Args: args}
 }
 
 // probe tries every command on a key of its own that begins with start, on the server that has the tag, and the system's channel.

@@ -10,10 +10,10 @@ local function keptAwake(last, since, T, now, ms)
 end
 
 -- refresh writes the caller's place: see refreshPlace.
-local function refresh(member, entry, ms)
-  redis.call('HSET', KEYS[4], member, entry .. ms)
-  for i = 4, 3, -1 do
-    if redis.call('PEXPIRE', KEYS[i], ARGV[5], 'GT') == 0 and redis.call('PTTL', KEYS[i]) == -1 then redis.call('PEXPIRE', KEYS[i], ARGV[5]) end
+local function refresh(queue, waiters, member, entry, ms, keep)
+  redis.call('HSET', waiters, member, entry .. ms)
+  for _, key in ipairs({waiters, queue}) do
+    if redis.call('PEXPIRE', key, keep, 'GT') == 0 and redis.call('PTTL', key) == -1 then redis.call('PEXPIRE', key, keep) end
   end
 end
 
@@ -40,7 +40,7 @@ local function handOver(raw, time, ended, T, past, member, entry)
     local ticket = redis.call('ZRANGE', KEYS[3], -1, -1, 'WITHSCORES')[2]
     if #ticket == 16 and ticket < us then ticket = us else ticket = math.max(ticket + 1, tonumber(us)) end
     redis.call('ZADD', KEYS[3], ticket, member)
-    refresh(member, entry, ms)
+    refresh(KEYS[3], KEYS[4], member, entry, ms, ARGV[5])
   end
   redis.call('SET', KEYS[1], 'wllock:x:' .. p .. ':' .. a .. ':' .. head .. ':' .. t .. ':' .. us .. '000', 'PX', window)
   redis.call('ZREM', KEYS[3], head)

@@ -5,23 +5,11 @@
 -- Returns "lease <first fence> <number of fences> <1: contended>", "place <rank> <ms> <1: foreign> <holder> <more readers>", or "gone".
 local raw, time = redis.call('MGET', KEYS[1], KEYS[2]), redis.call('TIME')
 
--- include: crowd
-local holder, longest = string.match(raw[1] or '', '^wllock:x:[^:]+:%d+:([^:]+):(%d+):%d+$')
-if holder and ARGV[3] == 'x' then -- the usual case: another has the lock, since who has it has no place
-  local fence, free, last, since = string.match(raw[2] or '', '^(%d+) 1 (%d+) (%d+) (%d+)$')
-  local p, member = string.match(ARGV[1], '^wllock:x:([^:]+):%d+:([^:]+):$')
-  local T = string.match(ARGV[6], '^%d+')
-  local entry = ARGV[2] .. ' ' .. p .. ' x ' .. T .. ' '
-  local rank, left = fence and #fence == 19 and redis.call('ZRANK', KEYS[3], member), redis.call('PTTL', KEYS[1])
-  if rank and left >= 0 and left <= tonumber(longest)
-    and string.sub(redis.call('HGET', KEYS[4], member) or '', 1, #entry) == entry then
-    local now = time[1] * 1000 + math.floor(time[2] / 1000)
-    local ms = string.format('%d', now)
-    since = keptAwake(last, since, T, now, ms)
-    refresh(member, entry, ms)
-    redis.call('SET', KEYS[2], fence .. ' 1 ' .. free .. ' ' .. ms .. ' ' .. since, 'PX', ARGV[5])
-    return 'place ' .. rank .. ' ' .. left .. ' 0 ' .. holder .. ' 0'
-  end
+-- include: crowd beat
+if ARGV[3] == 'x' then -- the usual case: another has the lock, since who has it has no place
+  local now = time[1] * 1000 + math.floor(time[2] / 1000)
+  local answer = beat(0, raw[1], raw[2], ARGV[1], ARGV[2], string.match(ARGV[6], '^%d+'), ARGV[5], now, string.format('%d', now))
+  if answer then return answer end
 end
 
 -- include: common queue
