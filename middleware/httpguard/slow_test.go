@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/internal/race"
 	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/middleware/httpguard"
 	"github.com/wllock/wllock/wllocktest"
@@ -229,7 +230,11 @@ func TestThousandSlowClients(t *testing.T) {
 		}
 		beside := longest(testscope.Scale(3*time.Second, 30*time.Second))
 		t.Logf("an honest order took %v at most alone, and %v beside %d slow clients", alone, beside, clients)
-		testscope.InTime(t, beside, alone+50*time.Millisecond, "an honest order")
+		room := 50 * time.Millisecond
+		if race.Enabled { // its work for a thousand goroutines counts, too
+			room = time.Second / 2
+		}
+		testscope.InTime(t, beside, alone+room, "an honest order")
 		sending.Wait()
 	})
 }
