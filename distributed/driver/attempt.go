@@ -22,6 +22,7 @@ type Attempt[W any] struct {
 	Wire                W             // the Driver's
 
 	b       *Backend[W]
+	adds    bool                   // a lease to those that are kept, and may wait for them
 	self    [1]*Attempt[W]         // for calls about it alone
 	prev    Prev[W]                // of Enter
 	granted chan distributed.Lease // of a place; holds one; sent to and closed under mu
@@ -76,9 +77,10 @@ const (
 )
 
 func (b *Backend[W]) newAttempt(req distributed.Request) *Attempt[W] {
+	adds := req.Prev == nil && !req.NoWait
 	req.Prev = nil
 	now := time.Now()
-	a := &Attempt[W]{Request: req, Number: b.NextNumber(), Lasts: req.TTL, Window: distributed.ClaimWindow(req.TTL), b: b, since: now, heard: now}
+	a := &Attempt[W]{Request: req, adds: adds, Number: b.NextNumber(), Lasts: req.TTL, Window: distributed.ClaimWindow(req.TTL), b: b, since: now, heard: now}
 	a.self[0], a.item.Owner = a, a
 	return a
 }

@@ -133,12 +133,18 @@ func (b *Backend[W]) claimed(ctx context.Context, a *Attempt[W], what string, re
 }
 
 // begin has the lane of a request know of it. One whose session ends before, as one that nobody uses, has sent nothing: it begins again.
+// One for a new lease waits before that while held leases are renewed late (rule K6). NoWait does not wait.
 func (b *Backend[W]) begin(ctx context.Context, a *Attempt[W]) (*Attempt[W], error) {
 	for start := time.Now(); ; a = b.newAttempt(a.Request) {
 		err := b.driver.Prepare(ctx, a)
 		if err == nil {
-			if err = a.Lane.add(a); err == nil {
-				return a, nil
+			if a.adds && a.Lane.session == nil {
+				err = a.Lane.keeper.CatchUp(ctx)
+			}
+			if err == nil {
+				if err = a.Lane.add(a); err == nil {
+					return a, nil
+				}
 			}
 			a.quit()
 		}

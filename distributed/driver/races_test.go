@@ -121,6 +121,47 @@ func stubbed(t *testing.T, f func(t *testing.T, s *stub)) {
 	})
 }
 
+// slowServer renews after a pause.
+type slowServer struct {
+	*stub
+	pause time.Duration
+}
+
+func (slowServer) ClaimTime(*Attempt[string]) time.Duration { return 0 }
+
+func (s slowServer) Renew(_ context.Context, due []*Attempt[string]) {
+	time.Sleep(s.pause)
+	for _, a := range due {
+		a.Renewed(time.Now(), false)
+	}
+}
+
+// While held leases are renewed late, who asks for a new one waits, and who has one before or does not wait does not.
+func TestHeldLeasesGoBeforeNewOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := slowServer{&stub{dropped: map[uint64]int{}}, dropTTL / 8}
+		s.b = New(s, Settings{Name: "stub", LookMost: 1, DropMost: 2, Drops: 1, Pause: func(int) time.Duration { return time.Second }})
+		s.lane = s.b.NewLane(t.Context(), nil)
+		defer func() { require.NoError(t, s.b.Close()) }()
+		l := s.lease(t, nil)
+		time.Sleep(dropTTL/6 + dropTTL/8)
+		synctest.Wait()
+		begin := time.Now()
+		s.lease(t, l)
+		req := stubRequest(nil)
+		req.NoWait = true
+		_, _, err := s.b.Enter(t.Context(), req)
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		_, _, err = s.b.Enter(ctx, stubRequest(nil))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, time.Millisecond, time.Since(begin))
+		s.lease(t, nil)
+		require.Equal(t, dropTTL/12, time.Since(begin))
+	})
+}
+
 func (s *stub) asks(t *testing.T, prev distributed.Lease) (distributed.Lease, distributed.Place, error) {
 	t.Helper()
 	return s.b.Enter(t.Context(), stubRequest(prev))

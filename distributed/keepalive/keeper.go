@@ -21,7 +21,8 @@ type Keeper struct {
 	renew  func(ctx context.Context, due []distributed.Lease)
 	set    *deadline.Set[*Lease]
 	base   time.Time
-	closed atomic.Bool // set under mu
+	closed atomic.Bool  // set under mu
+	behind atomic.Int64 // until when new leases wait, since base
 	ctx    context.Context
 	cancel context.CancelFunc
 
@@ -38,6 +39,8 @@ const (
 	// retriesPerTTL sets how often a renewal with unknown outcome is retried: often enough that a short network failure
 	// costs no lease, seldom enough not to be a storm.
 	retriesPerTTL = 30
+	// behindPerTTL is the part of T by which a renewal may be sent late before new leases wait: what is left of a claim window is enough for it.
+	behindPerTTL = 12
 	// gridPerTTL is the number of points in T at which renewals are gathered, so that they share a pipeline: 1% of T is
 	// less than the drift allowance and cannot matter to a renewal planned at T/3.
 	gridPerTTL = 100
@@ -61,6 +64,24 @@ func (k *Keeper) Keep(l *Lease, outer Kept, ttl time.Duration, until, renewAt ti
 	l.now.Store(&l.first)
 	l.item.Owner = l
 	k.set.Put(&l.item, earlier(renewAt, until))
+}
+
+// CatchUp is called before a new lease is asked for. It waits while renewals are sent late though the service answers: there are more than it
+// can take, and one lease more would make them later (rule K6). It returns nil then, or when the Keeper is closed, or else the error of ctx.
+func (k *Keeper) CatchUp(ctx context.Context) error {
+	for {
+		left := time.Duration(k.behind.Load()) - time.Since(k.base)
+		if left <= 0 {
+			return nil
+		}
+		select {
+		case <-time.After(left):
+		case <-k.ctx.Done():
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // Close stops all renewals and waits for those under way. Leases that are held are not ended: they expire, and their

@@ -2,6 +2,7 @@ package keepalive_test
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -177,6 +178,59 @@ func TestLateLeasesComeNext(t *testing.T) {
 		for _, l := range leases {
 			require.True(t, l.Finish())
 		}
+	})
+}
+
+// A service that renews a hundred leases a second keeps two hundred. Callers want more, and get as many as can be kept.
+func TestNewLeasesWaitForLateRenewals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := make(chan struct{}, 1)
+		var away atomic.Bool
+		k := keepalive.NewKeeper(func(ctx context.Context, due []distributed.Lease) {
+			for _, w := range due {
+				if ctx.Err() != nil {
+					return
+				}
+				server <- struct{}{}
+				sent := time.Now()
+				time.Sleep(10 * time.Millisecond)
+				<-server
+				if !away.Load() {
+					w.(*lease).Renewed(distributed.Validity(sent, ttl))
+				}
+			}
+		})
+		defer k.Close()
+		ctx, stop := context.WithTimeout(t.Context(), 20*ttl)
+		defer stop()
+		var all []*lease // of who is at the server
+		var callers sync.WaitGroup
+		for range 8 {
+			callers.Go(func() {
+				for k.CatchUp(ctx) == nil && ctx.Err() == nil {
+					sent := time.Now()
+					server <- struct{}{}
+					time.Sleep(30 * time.Millisecond)
+					l := new(lease)
+					k.Keep(&l.Lease, l, ttl, distributed.Validity(sent, ttl/2), sent.Add(ttl/6))
+					all = append(all, l)
+					<-server
+				}
+			})
+		}
+		callers.Wait()
+		t.Log(len(all), "leases")
+		require.Greater(t, len(all), 120)
+		lost := 0
+		for _, l := range all {
+			if isLost(l) {
+				lost++
+			}
+		}
+		require.Zero(t, lost)
+		away.Store(true) // who asks now learns it at once, and not from us
+		time.Sleep(ttl)
+		require.NoError(t, k.CatchUp(t.Context()))
 	})
 }
 

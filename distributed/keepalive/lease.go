@@ -215,11 +215,15 @@ func (l *Lease) extend(until time.Time) {
 	if l.state.Load() == lost {
 		return
 	}
-	latest := l.Until()
+	before, sent := l.now.Load(), until.Add(distributed.Drift(l.ttl)-l.ttl)
+	latest := before.until
 	if until.After(latest) {
 		latest = until
 	}
-	l.renewAt = l.keeper.grid(until.Add(distributed.Drift(l.ttl)-l.ttl+distributed.RenewInterval(l.ttl)), l.ttl) // T/3 after it was sent
+	if pause := l.ttl / behindPerTTL; before.failed == nil && sent.Sub(l.renewAt) > pause { // rule K6
+		l.keeper.behind.Store(int64(sent.Add(pause).Sub(l.keeper.base)))
+	}
+	l.renewAt = l.keeper.grid(sent.Add(distributed.RenewInterval(l.ttl)), l.ttl)
 	l.now.Store(&validity{until: latest, due: l.renewAt})
 	l.keeper.set.Put(&l.item, earlier(l.renewAt, latest))
 }
