@@ -2,6 +2,7 @@ package keepalive
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -109,6 +110,7 @@ func (k *Keeper) fire(now time.Time, due []*Lease) {
 		}
 		now = time.Now()
 		batch = toRenew(now, batch)
+		slices.SortFunc(batch, func(a, b *Lease) int { return a.Until().Compare(b.Until()) }) // a claim has less left than a renewal
 	}
 }
 
