@@ -23,7 +23,7 @@ type Keeper struct {
 	set    *deadline.Set[*Lease]
 	base   time.Time
 	closed atomic.Bool  // set under mu
-	behind atomic.Int64 // until when new leases wait, since base
+	behind atomic.Int64 // until when new leases wait, since base. Each late renewal stores its own: two that cross differ by less than T/12
 	ctx    context.Context
 	cancel context.CancelFunc
 
