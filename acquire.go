@@ -172,9 +172,9 @@ func (l *Locker) acquire(ctx context.Context, h *hold.Hold, r *request, asked, d
 	case err != nil:
 		return l.refused(ctx, h, r.name, false, ahead(turn, err), err)
 	}
-	ask := l.leaseFor(c, tenure.Ask{Mode: c.mode, Limit: c.permits, NoWait: c.noWait, Deadline: turn.Deadline})
+	ask := l.leaseFor(c, tenure.Ask{Mode: c.mode, Limit: c.permits, NoWait: c.noWait, Deadline: turn.Deadline, Most: c.fleet, Came: asked})
 	if atBackend, err := h.Begin(ctx, turn, ask); err != nil {
-		return l.refused(ctx, h, r.name, atBackend, turn.Limit, err)
+		return l.refused(ctx, h, r.name, atBackend, c.fleet, err)
 	}
 	return nil
 }
@@ -196,13 +196,16 @@ func (l *Locker) refused(ctx context.Context, h *hold.Hold, n *nameState, atBack
 	}
 	e.Waited = e.LocalWait + e.DistributedWait
 	why := outcomeOf(e.Err)
-	if why != report.QueueFull { // that comes of this process alone
+	if why != report.QueueFull { // that is no fault of the backend
 		e.Err = l.blame(e.Err)
 		why = outcomeOf(e.Err)
 	}
 	switch why {
 	case report.QueueFull:
-		e.RetryAfter, e.Holder = n.RetryAfter(ahead), l.holderOf(h.Key())
+		e.RetryAfter = n.RetryAfter(ahead)
+		if e.Holder = holder; holder == "" {
+			e.Holder = l.holderOf(h.Key())
+		}
 	case report.TimedOut, report.Busy, report.PastDeadline:
 		e.RetryAfter = n.RetryAfter(0)
 		if e.Holder = holder; !atBackend {

@@ -18,8 +18,8 @@ import (
 
 // Reasons why a lock was not acquired, or was lost. Match them with errors.Is. They come wrapped in *Error.
 var (
-	// ErrQueueFull: as many callers wait for the key in this process as its threshold allows, or WithShedHopeless refused the
-	// call.
+	// ErrQueueFull: as many callers wait for the key in this process as its threshold allows, as many instances as
+	// WithFleetThreshold allows, or WithShedHopeless refused the call.
 	ErrQueueFull = local.ErrQueueFull
 	// ErrWaitTimeout: the wait allowed by WithWait has passed. It Is context.DeadlineExceeded, too. If the caller's own
 	// context ended first, the error is that context's instead. Either Is also ErrUnavailable if the backend did not
@@ -51,6 +51,16 @@ type waitTimeout struct{}
 func (waitTimeout) Error() string        { return "timed out waiting for the lock" }
 func (waitTimeout) Is(target error) bool { return target == context.DeadlineExceeded }
 func (waitTimeout) Timeout() bool        { return true }
+
+// fleetFull is the error of a caller that WithFleetThreshold refuses.
+type fleetFull struct{}
+
+func (fleetFull) Error() string {
+	return "as many instances wait for the lock as WithFleetThreshold allows"
+}
+func (fleetFull) Is(target error) bool { return target == ErrQueueFull }
+
+var errFleetFull error = fleetFull{}
 
 // Tier names one of the two tiers.
 type Tier string
@@ -121,6 +131,8 @@ func public(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, ErrQueueFull): // first, since load is shed when there is much of it
 		return err
+	case errors.Is(err, tenure.ErrFull):
+		return errFleetFull
 	case errors.Is(err, local.ErrBusy):
 		return ErrHeld
 	case errors.Is(err, local.ErrTimeout), errors.Is(err, tenure.ErrTimeout):

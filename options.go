@@ -264,6 +264,7 @@ type callOptions struct {
 	lockTimeMax time.Duration // 0: no cap
 	least       time.Duration // WithHoldAtLeast; 0: none
 	threshold   int
+	fleet       int  // WithFleetThreshold; 0: none
 	hopeless    bool // refuse at once what would wait too long
 	ownLimit    bool // threshold was set by the call or its name
 	sync        bool
@@ -351,6 +352,25 @@ func threshold(option string, n int) CallOption {
 			return c.wrong("%s(%d): %v", option, n, err)
 		}
 		c.threshold, c.ownLimit = n, true
+		return c
+	}
+}
+
+// WithFleetThreshold sets how many instances may wait for the key, over all processes. The caller of one more is refused with ErrQueueFull,
+// in the distributed tier, which takes a round trip, also for all callers that came meanwhile. An instance that waits, or has the lock, is
+// not refused: its other callers wait in the local queue, whose threshold is for them. Unlimited (default): any number.
+//
+// It is for many small processes, as functions as a service are. Where there are few large ones, WithThreshold alone bounds the line, and
+// refuses without a round trip. Instances that differ in it each go by their own. An instance that died in line counts until the line has passed it.
+//
+// Redis (one server, Sentinel, a cluster), the SQL databases and memory count those that wait. Over other backends, and over Redlock, each
+// call returns an error that Is errors.ErrUnsupported. WithDefaults makes it that of all names.
+func WithFleetThreshold(n int) CallOption {
+	return func(c callOptions) callOptions {
+		if n < 1 && n != Unlimited {
+			return c.wrong("WithFleetThreshold(%d): want 1 or more (NoWait waits behind none), or Unlimited", n)
+		}
+		c.fleet = max(n, 0)
 		return c
 	}
 }

@@ -10,6 +10,7 @@ type Config struct {
 	SystemName          string        `split_words:"true"`
 	Backend             URL           `split_words:"true"`
 	SingleWaitThreshold Thresholds    `split_words:"true" default:"1000"`
+	FleetThreshold      int           `split_words:"true" default:"0"`
 	LockTimeMax         time.Duration `split_words:"true" default:"10s"`
 	LeaseTTL            time.Duration `split_words:"true" default:"5s"`
 	MaxHandoffs         int           `split_words:"true" default:"128"`

@@ -22,6 +22,7 @@ func TestFromEnvReadsEveryVariable(t *testing.T) {
 		"WLLOCK_SYSTEM_NAME":           "order",
 		"WLLOCK_BACKEND":               "redis://redis:6379/1",
 		"WLLOCK_SINGLE_WAIT_THRESHOLD": "500, product=200,cart=unlimited",
+		"WLLOCK_FLEET_THRESHOLD":       "50",
 		"WLLOCK_LOCK_TIME_MAX":         "1m",
 		"WLLOCK_LEASE_TTL":             "3s",
 		"WLLOCK_MAX_HANDOFFS":          "7",
@@ -40,6 +41,7 @@ func TestFromEnvReadsEveryVariable(t *testing.T) {
 	require.Equal(t, config.Config{
 		SystemName: "order", Backend: config.NewURL("redis://redis:6379/1"),
 		SingleWaitThreshold: config.Thresholds{Default: 500, Names: map[string]int{"product": 200, "cart": wllock.Unlimited}},
+		FleetThreshold:      50,
 		LockTimeMax:         time.Minute, LeaseTTL: 3 * time.Second, MaxHandoffs: 7, MaxTenure: 20 * time.Millisecond,
 		Linger: 5 * time.Millisecond, Wait: 2 * time.Second, Outage: config.LocalOnly, LongestTTL: 7 * time.Second,
 		RedisUsername: "locks", RedisPasswordFile: file,

@@ -137,20 +137,19 @@ func variables() []string {
 	return all
 }
 
-// nearest returns the setting that a name was meant for: of those that contain its words, or whose words it contains, the one
-// that is the fewest edits away; without such a setting the one of all, if no more than a third of the name has to be edited.
+// nearest returns the setting that a name was meant for: of those that contain its words, or whose words it contains, the first; without
+// such a setting the one that is the fewest edits away, if no more than a third of the name has to be edited.
 func nearest(name string) (setting, bool) {
 	distance := func(s setting) int { return edits(name, s.variable) }
-	byDistance := func(a, b setting) int { return distance(a) - distance(b) }
 	word := strings.TrimPrefix(name, variablesPrefix)
 	alike := slices.DeleteFunc(slices.Clone(settings), func(s setting) bool {
 		own := strings.TrimPrefix(s.variable, variablesPrefix)
 		return !strings.Contains(own+"_", word+"_") && !strings.Contains(word+"_", own+"_")
 	})
 	if len(alike) > 0 {
-		return slices.MinFunc(alike, byDistance), true
+		return alike[0], true // the most usual ones come first
 	}
-	near := slices.MinFunc(settings, byDistance)
+	near := slices.MinFunc(settings, func(a, b setting) int { return distance(a) - distance(b) })
 	return near, distance(near) <= (len(word)+1)/3 // word begins with _; rounded up
 }
 

@@ -96,6 +96,7 @@ func ExampleUsage() {
 	// WLLOCK_SYSTEM_NAME                                   order                           first part of every lock's name; required
 	// WLLOCK_BACKEND                                       redis://redis:6379/0            where the locks are kept; memory:// is for this Locker alone; required
 	// WLLOCK_SINGLE_WAIT_THRESHOLD  1000                   500,product=200,cart=unlimited  callers that may wait per key in one process
+	// WLLOCK_FLEET_THRESHOLD        0                      100                             processes that may wait per key, over Redis, an SQL database or in memory; 0: any number
 	// WLLOCK_LOCK_TIME_MAX          10s                    10s                             longest a function may hold a lock; 0s: no limit
 	// WLLOCK_LEASE_TTL              5s                     5s                              time until the lock of a crashed process is free
 	// WLLOCK_MAX_HANDOFFS           128                    128                             callers served in a row while other processes wait; 0: every caller asks the backend

@@ -110,6 +110,9 @@ func (c Config) options() []wllock.Option {
 	if c.Wait > 0 {
 		calls = append(calls, wllock.WithWait(c.Wait))
 	}
+	if c.FleetThreshold > 0 {
+		calls = append(calls, wllock.WithFleetThreshold(c.FleetThreshold))
+	}
 	opts := []wllock.Option{
 		wllock.WithThreshold(c.SingleWaitThreshold.Default),
 		wllock.WithLeaseTTL(c.LeaseTTL),

@@ -42,6 +42,11 @@ var settings = []setting{
 		allowed: "a number from 0, or unlimited; the same for single names as name=number",
 		check:   func(c Config) string { return c.SingleWaitThreshold.fault() },
 	}, {
+		field: "FleetThreshold", variable: "WLLOCK_FLEET_THRESHOLD", example: "100",
+		means:   "processes that may wait per key, over Redis, an SQL database or in memory; 0: any number",
+		allowed: "a whole number, not negative",
+		check:   func(c Config) string { return atLeast(c.FleetThreshold, 0) },
+	}, {
 		field: "LockTimeMax", variable: "WLLOCK_LOCK_TIME_MAX", example: "10s",
 		means:   "longest a function may hold a lock; 0s: no limit",
 		allowed: "a duration, not negative",

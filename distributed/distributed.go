@@ -73,16 +73,22 @@ type Request struct {
 	// holds up all behind it, also those with a larger limit. It counts no leases that have expired. 0: no limit. An Exclusive
 	// request has none.
 	Limit int
-	Prev  Lease // a lease of this instance and key that Enter releases first, in the same exchange, or nil
+	// QueueMost has Enter return ErrHeld in place of a place behind that many instances or more. A repeat of a request that has a place
+	// keeps it. Instances that died in the queue count until it has passed them. 0: any number. A backend that cannot count returns an
+	// error that Is errors.ErrUnsupported.
+	QueueMost int
+	Prev      Lease // a lease of this instance and key that Enter releases first, in the same exchange, or nil
 }
 
-// CheckLimit returns an error if the Limit is one that no backend takes.
+// CheckLimit returns an error if the Limit or QueueMost is one that no backend takes.
 func (r *Request) CheckLimit() error {
 	switch {
 	case r.Limit < 0:
 		return keyless.Errorf("a limit of %d leases: want 0 or more", r.Limit)
 	case r.Limit > 0 && r.Mode != Shared:
 		return keyless.Errorf("a limit of %d leases: an %v request has none", r.Limit, r.Mode)
+	case r.QueueMost < 0:
+		return keyless.Errorf("a queue of at most %d instances: want 0 (any number) or more", r.QueueMost)
 	}
 	return nil
 }

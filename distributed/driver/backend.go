@@ -49,6 +49,9 @@ func (b *Backend[W]) Enter(ctx context.Context, req distributed.Request) (distri
 	if err := parts.Check(b.set.Name, &req, 0); err != nil {
 		return nil, nil, err
 	}
+	if req.QueueMost > 0 && !b.set.Counts {
+		return nil, nil, keyless.Errorf("%s: a queue of at most %d instances: %w by this backend", b.set.Name, req.QueueMost, errors.ErrUnsupported)
+	}
 	before := b.adopt(req) // first: a Drop that is queued need not be sent
 	a := b.newAttempt(req)
 	a.prev = before

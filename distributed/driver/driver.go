@@ -88,7 +88,7 @@ type Standing struct {
 type Kind uint8
 
 const (
-	Refused Kind = iota // a request with NoWait, of which nothing is left
+	Refused Kind = iota // a request with NoWait or a QueueMost, of which nothing is left
 	Queued
 	Granted // now, or still
 )
@@ -123,6 +123,7 @@ type Settings struct {
 	Drops     int    // calls of Drop under way in a lane, beside those of DropsHere
 	DropsHere int    // a Release calls Drop on its own goroutine, which spares it two switches, if fewer are dropped: Drop has to obey its ctx
 	Tells     bool   // a request that is refused sends word to the holder, for which Attempt.Refused is called at once
+	Counts    bool   // an Enter obeys Request.QueueMost
 	Twice     bool   // a Drop may be under way beside an Enter with the same prev: the service tells which came first
 
 	// Pause is before the next Drop of what was refused or not answered for the so-manieth time, until that has expired. nil: Lane.Retry

@@ -1,5 +1,11 @@
 package locktest
 
+import (
+	"errors"
+
+	"github.com/wllock/wllock/distributed"
+)
+
 var orderCases = []Case{
 	{"an exclusive lease excludes everybody else", func(e *env, key string) {
 		l := e.member().lease(key)
@@ -69,5 +75,34 @@ var noWaitCases = []Case{
 		e.member().refused(key)
 		e.passOn(l, p)
 		e.release(e.member().lease(key)) // at once: no refused request is queued before it
+	}},
+	{"a full queue takes no other", func(e *env, key string) {
+		behindFewer := func(n int) how { return func(r *distributed.Request) { r.QueueMost = n } }
+		first, _, err := e.member().try(key, behindFewer(1))
+		if errors.Is(err, errors.ErrUnsupported) {
+			e.Skipf("QueueMost")
+		}
+		if first == nil {
+			e.Fatalf("Enter answered %v for a free key", err)
+		}
+		full := func(hows ...how) {
+			if l, p, err := e.member().try(key, hows...); !errors.Is(err, distributed.ErrHeld) {
+				e.Fatalf("Enter answered %s; want ErrHeld, since the queue is full", answer(l, p, err))
+			}
+		}
+		second := e.member().place(key, behindFewer(1))
+		third := e.member().place(key, behindFewer(2))
+		full(behindFewer(2))
+		full(behindFewer(2), shared)
+		e.release(first)
+		l := e.granted(second)
+		fourth := e.member().place(key, behindFewer(2))
+		full(behindFewer(1))
+		e.passOn(l, third, fourth)
+	}},
+	{"a queue that makes no sense is an error", func(e *env, key string) {
+		if l, p, err := e.member().try(key, func(r *distributed.Request) { r.QueueMost = -1 }); err == nil {
+			e.Errorf("Enter answered %s; want an error", answer(l, p, err))
+		}
 	}},
 }

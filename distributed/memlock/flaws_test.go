@@ -60,6 +60,14 @@ var flaws = map[string]flaw{
 		caught: "no wait is never queued",
 		ask:    func(r *distributed.Request) { r.NoWait = false },
 	},
+	"one more than allowed is queued": {
+		caught: "a full queue takes no other",
+		ask: func(r *distributed.Request) {
+			if r.QueueMost > 0 {
+				r.QueueMost++
+			}
+		},
+	},
 	"readers exclude each other": {
 		caught: "readers hold together and keep writers out",
 		ask:    func(r *distributed.Request) { r.Mode = distributed.Exclusive },

@@ -41,6 +41,7 @@ type entry struct {
 	key         string
 	owners      []*lease // one exclusive lease, or shared ones only
 	first, last *place   // the queue, in order of arrival
+	queued      int      // its length
 }
 
 const (
@@ -79,7 +80,7 @@ func (s *shard) enter(req *distributed.Request, prev *lease) (distributed.Lease,
 		s.unlock()
 		return l, nil, nil
 	}
-	if req.NoWait {
+	if req.NoWait || req.QueueMost > 0 && e.queued >= req.QueueMost {
 		holder := e.holder()
 		s.want(e)
 		s.unlock()
@@ -324,6 +325,7 @@ func (e *entry) waits(instance string) bool {
 }
 
 func (e *entry) push(p *place) {
+	e.queued++
 	p.entry, p.prev = e, e.last
 	if e.last == nil {
 		e.first = p
@@ -334,6 +336,7 @@ func (e *entry) push(p *place) {
 }
 
 func (e *entry) unlink(p *place) {
+	e.queued--
 	if p.prev == nil {
 		e.first = p.next
 	} else {

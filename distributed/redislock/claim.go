@@ -46,7 +46,7 @@ const (
 )
 
 var clientSettings = driver.Settings{
-	Name: "redislock", LookMost: conn.MaxBatch, Grid: gridOfLooks, DropMost: conn.MaxBatch, Drops: maxWorkers, DropsHere: dropsHere, Tells: true, Twice: true, Pause: pauseAfter,
+	Name: "redislock", LookMost: conn.MaxBatch, Grid: gridOfLooks, DropMost: conn.MaxBatch, Drops: maxWorkers, DropsHere: dropsHere, Tells: true, Counts: true, Twice: true, Pause: pauseAfter,
 }
 
 // pauseAfter is how long to wait after so many tries.
@@ -79,8 +79,11 @@ func (b *Backend) identify(a *attempt, process string, id identity.Attempt, inst
 	w := &a.Wire
 	a.Lane, w.node, w.id = n.lane, n, id
 	w.init(&b.s.sender, process, id, a.Key, instance, a.Mode, a.TTL, a.Window)
-	if a.NoWait {
-		w.noWait()
+	switch {
+	case a.NoWait:
+		w.queueMost(0)
+	case a.QueueMost > 0:
+		w.queueMost(a.QueueMost)
 	}
 	if a.Limit > 0 {
 		w.limited(a.Limit)

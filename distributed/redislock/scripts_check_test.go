@@ -264,6 +264,9 @@ func (s *sequence) checkRepeat(o *outcome) {
 	if o.kind == enterScript.Name && o.a.mode == distributed.Shared && readStanding(s.reply, s.now).kind == heldByOther {
 		return // and may join the readers it has let in: see checkRefused
 	}
+	if o.a.most > 0 && !o.full() && readStanding(s.reply, s.now).kind == heldByOther {
+		return // and waits, since the run before has served the head of the full queue
+	}
 	if s.cut {
 		return // and goes on
 	}

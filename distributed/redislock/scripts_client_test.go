@@ -45,6 +45,7 @@ type simAttempt struct {
 	mode     distributed.Mode
 	limit    int // 0: none
 	nowait   bool
+	most     int // how many others may be queued; 0: any number
 	ttl      time.Duration
 	window   time.Duration
 	prev     *simAttempt
@@ -90,16 +91,16 @@ func (c *simClient) channel(key string) string {
 	return channelOf(conn.SystemOf(key), c.process.process)
 }
 
-func (c *simClient) attempt(key string, now time.Time, mode distributed.Mode, limit int, nowait bool, prev *simAttempt) *simAttempt {
+func (c *simClient) attempt(key string, now time.Time, mode distributed.Mode, limit int, nowait bool, most int, prev *simAttempt) *simAttempt {
 	c.last++
 	a := &simAttempt{
-		c: c, number: c.last, text: simID(c.last).String(), mode: mode, limit: limit, nowait: nowait, ttl: c.ttl, window: c.window, prev: prev,
+		c: c, number: c.last, text: simID(c.last).String(), mode: mode, limit: limit, nowait: nowait, most: most, ttl: c.ttl, window: c.window, prev: prev,
 		since: now,
 	}
 	a.id = c.process.process + ":" + a.text + ":" + c.instance
 	a.wire.init(c.process, c.process.process, simID(a.number), key, c.instance, mode, c.ttl, c.window)
-	if nowait {
-		a.wire.noWait()
+	if nowait || most > 0 {
+		a.wire.queueMost(most)
 	}
 	if limit > 0 {
 		a.wire.limited(limit)
@@ -140,6 +141,9 @@ func (r *simRequest) String() string {
 	}
 	if r.kind() == enterScript.Name && r.a.nowait {
 		text += " nowait"
+	}
+	if r.kind() == enterScript.Name && r.a.most > 0 {
+		text += fmt.Sprint(" most ", r.a.most)
 	}
 	if r.kind() == enterScript.Name && r.a.prev != nil {
 		text += " prev " + r.a.prev.text

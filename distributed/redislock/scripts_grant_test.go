@@ -161,6 +161,12 @@ func (o *outcome) firstWaits() bool {
 	return !others && o.before.rank(o.a.c.instance, o.a.text) < 0
 }
 
+// full reports that an enter, which has no place yet, finds as many queued as it waits behind at most.
+func (o *outcome) full() bool {
+	return o.a.most > 0 && len(o.before.queue) >= o.a.most &&
+		!slices.ContainsFunc(o.before.queue, func(p queuedPlace) bool { return p.instance == o.a.c.instance })
+}
+
 // refuses reports that a caller that would not wait found the lock held and nobody queued.
 func (o *outcome) refuses() bool {
 	return o.kind == enterScript.Name && o.a.nowait && readStanding(o.reply, time.Time{}).kind == heldByOther && o.sameLock() &&

@@ -71,8 +71,9 @@ func (s *sequence) checkEntered(o *outcome, r standing) {
 		s.checkWindow(o)
 	case hasPlace:
 		s.checkPosition(o, r.position, rank)
+		s.failIf(o.full(), "an enter has a place in a full queue")
 	case heldByOther:
-		s.failIf(!o.a.nowait, "an enter that would wait was refused")
+		s.failIf(!o.a.nowait && !o.full(), "an enter that would wait was refused")
 		s.checkRefused(o)
 	case outdated:
 		s.failIf(o.a == o.client.current(), "the latest attempt is outdated")

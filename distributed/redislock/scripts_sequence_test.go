@@ -298,7 +298,11 @@ func (s *sequence) enter(c *simClient, st step, prev *simAttempt) {
 	if s.permit && mode == distributed.Shared {
 		limit = int("\x02\x02\x02\x01\x01\x03\x02\x00"[st.luck/32])
 	}
-	a := c.attempt(s.key, s.now, mode, limit, st.luck/4%8 == 0, prev)
+	nowait, most := st.luck/4%8 == 0, 0
+	if st.luck/4%8 == 2 {
+		most = 1 + int(st.luck/32)%3
+	}
+	a := c.attempt(s.key, s.now, mode, limit, nowait, most, prev)
 	c.now, c.out = a, &simRequest{a: a, call: a.entering}
 	s.all = append(s.all, a)
 }

@@ -32,6 +32,9 @@ type sender struct {
 	args    atomic.Pointer[scriptArgs]
 }
 
+// anyNumber is the last word of ARGV 6: any number may be queued.
+const anyNumber = "-"
+
 // modeExclusive is ARGV 3 of what is exclusive, unless a gap for foreigners follows it.
 const modeExclusive = "x"
 
@@ -46,7 +49,7 @@ type scriptArgs struct {
 	markArg           any
 	settings          any
 	refill            any // settings with the larger block
-	queue, nowait     any // settings of a place, see argsFor; with the wish to take none
+	queue, nowait     any // settings of a place, see argsFor; where none is wanted
 	queued            any // T in ms, as a place names it
 }
 
@@ -64,13 +67,15 @@ func (s *sender) argsFor(ttl, window time.Duration) *scriptArgs {
 		counts = 1
 	}
 	past := max(10_000, 2*ms)
-	settings := func(ms int64, block, nowait int) any { return fmt.Sprint(ms, counts, block, gap, past, nowait) }
+	settings := func(ms int64, block int, most string) any {
+		return fmt.Sprint(ms, counts, block, gap, past) + " " + most
+	}
 	queued := max(ms, 2*fresh)
 	mark := strconv.FormatInt(queued, 10) + ":"
 	t := &scriptArgs{
 		ttl: ttl, window: window, single: single, mark: mark, markArg: mark, exclusive: modeExclusive, fresh: fresh, keep: max(60_000, 4*ms), past: past,
-		settings: settings(ms, firstBlock, 0), refill: settings(ms, laterBlock, 0),
-		queued: queued, queue: settings(queued, firstBlock, 0), nowait: settings(queued, firstBlock, 1),
+		settings: settings(ms, firstBlock, anyNumber), refill: settings(ms, laterBlock, anyNumber),
+		queued: queued, queue: settings(queued, firstBlock, anyNumber), nowait: settings(queued, firstBlock, "0"),
 	}
 	if gap > 0 {
 		t.exclusive = "xg"
@@ -126,8 +131,12 @@ func (w *wireAttempt) isOf(instance string) bool {
 	return ok && strings.HasSuffix(rest, ":")
 }
 
-// noWait makes enter take no place. The other scripts ignore it.
-func (w *wireAttempt) noWait() { w.queue = w.fixed.nowait }
+// queueMost lets enter take a place behind fewer than n others, and none if n is 0. The other scripts ignore it.
+func (w *wireAttempt) queueMost(n int) {
+	if w.queue = w.fixed.nowait; n > 0 {
+		w.queue = strings.TrimSuffix(w.fixed.queue.(string), anyNumber) + strconv.Itoa(n)
+	}
+}
 
 // limited makes a shared attempt one for a permit (rule R18).
 func (w *wireAttempt) limited(limit int) {

@@ -43,7 +43,7 @@ func (d half) settings() driver.Settings {
 	return driver.Settings{
 		Name: "sqllock", LookMost: renewBatch, Looks: 1, DropMost: maxBatch, Drops: maxRemoving, DropsHere: 1,
 		Pause: func(int) time.Duration { return removalPause + rand.N(removalPause) },
-		Apart: d.apart,
+		Apart: d.apart, Counts: true,
 	}
 }
 
@@ -62,7 +62,7 @@ func (d half) Prepare(ctx context.Context, a *attempt) error {
 	w := &a.Wire
 	a.Lane, w.first, w.token, w.holder = d.lane, time.Now(), d.newToken(), cut(a.Instance, longestInstance)
 	w.name, w.full = storedName(a.Key)
-	w.mode, w.limit, w.ttl, w.noWait = a.Mode, a.Limit, a.TTL, a.NoWait
+	w.mode, w.limit, w.ttl, w.noWait, w.queueMost = a.Mode, a.Limit, a.TTL, a.NoWait, a.QueueMost
 	d.known.add(a)
 	err := d.pass(ctx, a)
 	if err != nil {

@@ -22,7 +22,7 @@ const (
 type outcome uint8
 
 const (
-	refusedHeld outcome = iota // NoWait, and somebody is before it
+	refusedHeld outcome = iota // it does not queue behind those that are before it
 	queuedUp
 	granted
 	vanished // its place does not exist
@@ -55,6 +55,7 @@ type claim struct {
 	limit      int // of a permit: how many may share the lock with it, itself included; 0: any
 	ttl        time.Duration
 	noWait     bool
+	queueMost  int     // behind how many it does not queue; 0: any number
 	prev       *handle // released first; nil: none
 	released   bool    // a transaction has done that, perhaps in vain
 	contended  bool    // others wait, as far as is known, so one statement is in vain; or a transaction was tried, of which it knows nothing
@@ -205,7 +206,7 @@ func (s *state) enter(c *claim) answer {
 	case s.isFree(c):
 		a = s.grant(c)
 		a.prevHeld = prevHeld
-	case !c.noWait:
+	case !c.noWait && (c.queueMost == 0 || s.waiters() < c.queueMost):
 		a.outcome, a.ahead = queuedUp, s.ahead(c)
 		s.ticket++
 		s.dirty = true
@@ -277,9 +278,11 @@ func (s *state) owned(count int64) answer {
 	return answer{outcome: granted, last: s.fence, count: count, contended: s.contended()}
 }
 
-func (s *state) contended() bool {
+func (s *state) contended() bool { return s.waiters() > 0 }
+
+func (s *state) waiters() int {
 	queued, _ := s.count()
-	return queued > 0
+	return queued
 }
 
 // grant makes the request a holder: the owner, or one more that shares the lock with it.

@@ -18,7 +18,7 @@ const (
 
 // queueAtOnce is Enter in one statement, also if the lock is taken. done is false if a transaction has to decide.
 func (b *Backend) queueAtOnce(ctx context.Context, c *claim) (a answer, done bool, err error) {
-	if !b.is.atOnce || c.noWait || c.mode == distributed.Shared || c.prev != nil && c.prev.seat {
+	if !b.is.atOnce || c.noWait || c.queueMost > 0 || c.mode == distributed.Shared || c.prev != nil && c.prev.seat {
 		return a, false, nil
 	}
 	var prior string

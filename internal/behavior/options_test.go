@@ -55,6 +55,23 @@ func TestOptions(t *testing.T) {
 		require.NoError(t, <-waits)
 	}, wllock.WithLeaseTTL(math.MaxInt64), wllock.WithLinger(math.MaxInt64), wllock.WithMaxTenure(math.MaxInt64))
 
+	scene(t, "a line of as many instances as allowed", func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
+		holder, waiter, one := lockerOn(t, b), lockerOn(t, b), wllock.WithFleetThreshold(1)
+		release := hold(t, holder, "n", "k")
+		first, second := started(waiter, keys("k"), nothing, one), started(waiter, keys("k"), nothing, one)
+		e := refusal(t, l.Do(t.Context(), "n", "k", never(t), one), wllock.ErrQueueFull, wllock.TierDistributed)
+		require.Equal(t, holder.Instance(), e.Holder)
+		require.Positive(t, e.RetryAfter)
+		require.ErrorContains(t, e, "as many instances wait for the lock")
+		require.EqualValues(t, 1, l.Stats().Names["n"].Shed)
+		refusal(t, l.Do(t.Context(), "n", "k", never(t), one, wllock.NoWait()), wllock.ErrHeld, wllock.TierDistributed)
+		release()
+		require.NoError(t, errors.Join(<-first, <-second))
+		require.NoError(t, l.Do(t.Context(), "n", "k", nothing, one))
+		require.ErrorContains(t, l.Do(t.Context(), "n", "k", nothing, wllock.WithFleetThreshold(0)), "WithFleetThreshold(0): want 1 or more")
+		require.NoError(t, l.Do(t.Context(), "n", "k", nothing, one, wllock.WithFleetThreshold(wllock.Unlimited)))
+	})
+
 	scene(t, "thresholds of call, name and default", func(t *testing.T, l *wllock.Locker, _ *memlock.Backend) {
 		admitted := func(name string, opts ...wllock.CallOption) (n int64) {
 			before := l.Stats().Names[name].Shed

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/keyless"
 )
 
 // enter asks the backend for a lease and waits for it. The caller has the turn; no lease serves it.
@@ -23,6 +24,9 @@ func (t *Tenure) enter(ctx context.Context, of Owner, ask Ask, d decision) (dist
 			}
 			if ask.NoWait && t.group.asksAfter(err, t.key) {
 				return t.askAfter(ctx, ask, err)
+			}
+			if ask.Most > 0 && !ask.NoWait && errors.Is(err, distributed.ErrHeld) {
+				err = t.refusedFull(err)
 			}
 			if err != nil || lease != nil {
 				return lease, err
@@ -70,6 +74,9 @@ func (t *Tenure) ask(ctx context.Context, ask Ask, prev distributed.Lease) (leas
 		ask.Now = time.Now()
 	}
 	req := distributed.Request{Key: t.key, Instance: t.instance, Mode: ask.Mode, Limit: int(ask.Limit), TTL: cmp.Or(ask.TTL, c.TTL), NoWait: ask.NoWait, Prev: prev}
+	if prev == nil {
+		req.QueueMost = ask.Most
+	}
 	if c.Outage != nil {
 		lease, place, err = c.Outage.EnterAt(ctx, ask.Now, req)
 	} else {
@@ -86,6 +93,15 @@ func (t *Tenure) ask(ctx context.Context, ask Ask, prev distributed.Lease) (leas
 		}
 	}
 	return lease, place, ask.timeout(ctx, err)
+}
+
+// refusedFull notes that the queue at the backend is full, and returns the error for all callers that came before that was known: one question
+// answers for all of them (rule T13). Those that come later ask again.
+func (t *Tenure) refusedFull(why error) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.full = full{time.Now(), keyless.Errorf("%w: %w", ErrFull, why)}
+	return t.full.err
 }
 
 // within returns ctx with the caller's deadline.

@@ -299,7 +299,7 @@ func outcome(err error) string {
 	}{
 		{nil, "in"}, {local.ErrBusy, "busy"}, {local.ErrTimeout, "local timeout"}, {local.ErrClosed, "local closed"},
 		{tenure.ErrTimeout, "timeout"}, {tenure.ErrClosed, "closed"}, {context.Canceled, "canceled"},
-		{distributed.ErrHeld, "held"}, {distributed.ErrUnavailable, "unavailable"},
+		{tenure.ErrFull, "full"}, {distributed.ErrHeld, "held"}, {distributed.ErrUnavailable, "unavailable"},
 	} {
 		if errors.Is(err, o.err) {
 			return o.word

@@ -2,6 +2,7 @@ package tenure_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,6 +28,43 @@ func TestPlaceIsGranted(t *testing.T) {
 		b.leave()
 		require.Zero(t, fb.place(0).left(), "a granted place is not left")
 		require.Equal(t, 1, fb.count())
+	})
+}
+
+// One answer is for all who came before it (rule T13). It names the holder.
+func TestAFullQueueRefusesAllWhoCame(t *testing.T) {
+	over(t, "", func(t *testing.T, f *fixture, fb *fakeBackend) {
+		answers := make(chan struct{})
+		fb.answerWith(func(*fakeBackend, context.Context, distributed.Request) (distributed.Lease, distributed.Place, error) {
+			<-answers
+			return nil, nil, distributed.Held("other")
+		})
+		arrive := func() *caller { return f.arriveAs(tenure.Ask{Mode: exclusive, Most: 2, Came: time.Now()}) }
+		a, b, patient := arrive(), arrive(), f.arrive(exclusive)
+		require.Equal(t, 2, fb.last().QueueMost)
+		sleep(time.Millisecond)
+		close(answers)
+		synctest.Wait()
+		require.Equal(t, "full full in", states(a, b, patient))
+		require.Equal(t, 2, fb.count())
+		require.Zero(t, fb.last().QueueMost)
+
+		late := arrive()
+		require.Equal(t, "waiting", late.state())
+		patient.leave()
+		require.Equal(t, "in", late.state(), "its instance has the lock")
+		require.Equal(t, 2, fb.count())
+	})
+	over(t, "later ones ask", func(t *testing.T, f *fixture, fb *fakeBackend) {
+		fb.answerWith(fails(distributed.Held("other")))
+		ask := tenure.Ask{Mode: exclusive, Most: 2, Came: time.Now()}
+		holder := f.newCaller(ask)
+		err := holder.enter()
+		require.ErrorIs(t, err, tenure.ErrFull)
+		held, ok := errors.AsType[*distributed.HeldError](err)
+		require.True(t, ok)
+		require.Equal(t, "other", held.Holder)
+		require.Equal(t, "in", f.arriveAs(ask).state())
 	})
 }
 

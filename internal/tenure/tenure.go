@@ -22,6 +22,8 @@ var (
 	ErrDrain = keyless.Errorf("shared lease takes no further callers")
 	// ErrCalled: a fellow has passed its lane to the caller while it waited at the backend. Its place there stays.
 	ErrCalled = keyless.Errorf("a lease of this instance has become free")
+	// ErrFull: as many instances wait at the backend as Ask.Most allows. The backend's error is wrapped beside it, and names the holder.
+	ErrFull = keyless.Errorf("as many instances wait as allowed")
 	// ErrBehind is Owner.Alone's: the caller is to ask anew, behind the permits of its instance.
 	ErrBehind = keyless.Errorf("permits of this instance wait at the backend")
 	// ErrDegraded: there is only a lease without the backend, and the caller asks for one of its own.
@@ -52,6 +54,7 @@ type Tenure struct {
 	entering bool // somebody is at the backend, or on the way in from there with a fresh lease
 	lingered bool // a lease has lingered once
 	again    bool // current was asked for, not by a permit, while the lease before it was being released
+	full     full
 }
 
 // current is the lease that callers work under or that lingers, and how it has been used.
@@ -64,6 +67,12 @@ type current struct {
 	refused   bool      // it did not serve somebody, who waits for its users to leave
 	lingering bool      // unused, and the key is pinned for it
 	lingers   time.Time // until when, if it is
+}
+
+// full is the latest ErrFull (rule T13).
+type full struct {
+	at  time.Time // when it was answered; zero: there was none
+	err error
 }
 
 // outgoing is a lease whose release the backend has not answered yet.
@@ -88,6 +97,8 @@ type Ask struct {
 	Limit    int32     // of a permit, 0 if none
 	Deadline time.Time // zero: none
 	Now      time.Time // zero, or read since the caller has the turn
+	Most     int       // how many instances may wait before this one. 0: any number. One that has the lock, or a place, is not refused
+	Came     time.Time // when the caller asked for the lock
 	Early    bool      // permits of this instance may be held: let the caller in after Owner.Alone (rule P6)
 	Tag      any       // what Failed and Renewed get, the same for all callers of a key
 
@@ -185,6 +196,8 @@ func (t *Tenure) look(u *Use, ask *Ask) (decision, error) {
 	case t.users.count > 0 || t.entering: // rule T1
 		t.current.refused = t.users.count > 0
 		return decision{}, ErrDrain
+	case ask.Most > 0 && t.current.lease == nil && t.outgoing.prev == nil && t.place == nil && ask.Came.Before(t.full.at): // rule T13
+		return decision{}, t.full.err
 	}
 	t.entering = true
 	t.again = t.outgoing.prev != nil && ask.Limit == 0

@@ -24,7 +24,7 @@
 --       6 settings  "<T in ms; with enter and heartbeat twice the window, if that is more: a place gets half of it>
 --                   <1: PUBLISH counts all receivers (no cluster)> <how many fences to reserve; 1000 with enter>
 --                   <gap: ms for which a released lock is left free for foreigners> <past: ms for which an attempt that
---                   has ended is remembered> <1: enter takes no place>"
+--                   has ended is remembered> <how many others may be queued for enter to take a place; "-": any number>"
 --       7 seen      the largest fence this process knows of
 -- The process says where messages go: channel "wllock:<system>:<process>", whose beginning is that of the helper keys (rule R19). An id,
 -- "<process>:<attempt>:<instance>", names a grant.
@@ -36,8 +36,8 @@ local limit = tonumber(string.sub(ARGV[3], 2)) -- nil: none
 local function idof(token) return string.sub(token, 10, -2) end
 local id = idof(TOKEN)
 local process, instance = string.match(id, '^([^:]+):%d+:([^:]+)$')
-local ttl, single, block, gap, PAST, nowait = string.match(ARGV[6], '^(%d+) ([01]) (%d+) (%d+) (%d+) ([01])$')
-ttl, single, block, gap, nowait = tonumber(ttl), single == '1', tonumber(block), tonumber(gap), nowait == '1'
+local ttl, single, block, gap, PAST, most = string.match(ARGV[6], '^(%d+) ([01]) (%d+) (%d+) (%d+) (%S+)$')
+ttl, single, block, gap, most = tonumber(ttl), single == '1', tonumber(block), tonumber(gap), tonumber(most) -- most: nil is any number
 
 -- A fence is an int64 of nanoseconds and does not fit the 53 bits of a Lua number (rule R9). It is a string of 19 digits,
 -- which compare like the numbers, and is added to in two halves: seconds, and nanoseconds.

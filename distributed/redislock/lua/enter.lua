@@ -38,7 +38,7 @@ end
 
 -- include: crowd
 if ARGV[3] == 'x' and raw[1] and raw[1] == ARGV[8] and raw[2] then
-  local T, past = string.match(ARGV[6], '^(%d+) %d %d+ 0 (%d+) 0$')
+  local T, past = string.match(ARGV[6], '^(%d+) %d %d+ 0 (%d+) %-$')
   local ended = string.match(ARGV[8], '^wllock:x:[^:]+:(%d+):[^:]+:%d+:%d+$')
   local p, member = string.match(ARGV[1], '^wllock:x:([^:]+):%d+:([^:]+):$')
   local answer = T and ended and handOver(raw, time, ended, T, past, member, ARGV[2] .. ' ' .. p .. ' x ' .. T .. ' ')
@@ -68,14 +68,16 @@ if holds(value, TOKEN) then
   return lost .. lease(string.match(value, '(%d+)$'), block, state)
 end
 if laterOwns(value) then return 'old' end
-local again, moved = false, false
+local again, moved, nowait = false, false, most == 0 -- nowait: no place is taken
 if state.queued then
   local w = waiter(instance)
   if w and tonumber(w.attempt) > tonumber(attempt) then return 'old' end
   again = w and w.attempt == attempt
   moved = w and not again and not nowait -- from the place of an earlier attempt
   if moved then removeWaiter(instance) end
-  state.queued = redis.call('ZCARD', QUEUE) > 0
+  local others = redis.call('ZCARD', QUEUE)
+  state.queued = others > 0
+  nowait = nowait or most and not w and others >= most
 end
 
 -- Release prev. The key itself is overwritten or deleted below.
