@@ -217,7 +217,7 @@ func (l *Locker) refused(ctx context.Context, h *hold.Hold, n *nameState, atBack
 			e.RetryAfter = r.RetryAfter
 		}
 	}
-	h.Refused(why, atBackend, e.DistributedWait)
+	h.Refused(why, atBackend, e.DistributedWait, e)
 	return e
 }
 

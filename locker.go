@@ -73,7 +73,7 @@ func New(system string, backend distributed.Backend, opts ...Option) (*Locker, e
 	l := &Locker{backend: backend, settings: s, instance: identity.Instance(s.instance)}
 	reports := report.Config{
 		System: system, Instance: l.instance, Redact: s.redact, Logger: s.logger.Handler(),
-		Tracers: s.tracers, Meters: s.meters, SpanKeys: s.spanKeys,
+		Listener: s.listener(), Tracers: s.tracers, Meters: s.meters, SpanKeys: s.spanKeys,
 	}
 	l.observer = report.New(reports)
 	l.policy = policyFor(system, backend, &s, l.observer)
@@ -165,7 +165,7 @@ func (l *Locker) SetThreshold(name string, n int) error { return l.names.setThre
 // functions that have lost their lock, too. If ctx ends before that, the contexts of these functions end with ErrClosed, their
 // leases are abandoned, and Close returns the context's error. It leaves the backend open unless WithOwnedBackend was given. A
 // backend that needs longer than ctx allows goes on closing by itself. At last it waits for log lines, spans and measurements,
-// for 1 s at most. If some are left because a logger or telemetry stands still, its error says how many. Close may be called
+// for 1 s at most. If some are left because a logger, telemetry or WithEvents stands still, its error says how many. Close may be called
 // more than once. A nil context is an error at once, and closes nothing.
 func (l *Locker) Close(ctx context.Context) error { // rule T8
 	if ctx == nil {

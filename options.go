@@ -61,6 +61,7 @@ type settings struct {
 	tracers     trace.TracerProvider
 	spanKeys    bool
 	meters      metric.MeterProvider
+	events      func(Event)
 	redact      func(key string) string // nil: keys are shown
 	defaults    callOptions
 	names       map[string]func(callOptions) callOptions
@@ -215,7 +216,7 @@ func WithName(name string, opts ...CallOption) Option {
 func WithOwnedBackend() Option { return option(func(s *settings) { s.owned = true }) }
 
 // WithLogger sets the logger for lost locks, overlong holds, failed releases and outages (default: none). Keys, which may
-// hold personal data, are included, quoted and cut, only if the logger takes debug lines, or [WithKeyRedaction] was given. The logger runs on a goroutine of
+// hold personal data, are included, cut, only if the logger takes debug lines, or [WithKeyRedaction] was given. The logger runs on a goroutine of
 // its own, as tracers and meters do: one that is slow or panics harms no lock (Stats.ReportPanics, ReportsDropped).
 func WithLogger(l *slog.Logger) Option { return loggerOption{l} }
 

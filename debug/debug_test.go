@@ -209,7 +209,7 @@ func TestDegraded(t *testing.T) {
 	b.Partition(true)
 	require.NoError(t, l.Do(t.Context(), "product", "1", func(context.Context) error {
 		assert.True(t, getJSON(t, l).Locks[0].Degraded)
-		assert.Regexp(t, `(?m)^"test:product:1" .* 0 +1 +- +degraded$`, getText(t, l))
+		assert.Regexp(t, `(?m)^"test:product:1" .* - +1 +- +degraded$`, getText(t, l))
 		return nil
 	}))
 	b.Partition(false)

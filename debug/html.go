@@ -142,11 +142,12 @@ var legend = []term{
 	{"waiting", "callers in the queue of this process; the bar is full at the threshold, where further ones get ErrQueueFull"},
 	{"fence", "the fencing token: it grows with every holder. A store that checks it refuses a holder that comes too late"},
 	{"turns", "callers served by the lease at hand; hand-offs are those after the first"},
-	{"lease", "how long the lease lasts if it is not renewed; a healthy one is renewed every sixth of its TTL"},
+	{"lease", "how long the lease lasts if it is not renewed; a healthy one is renewed every third of its TTL"},
 	{"turn", "how long a caller keeps the lock of this name, on average over the last ten"},
 	{"shed", "calls refused at once because the queue was full (ErrQueueFull)"},
 	{"time-outs", "calls whose wait ended before their turn came (ErrWaitTimeout)"},
 	{"unavailable", "calls refused because the backend is away or refuses (ErrUnavailable)"},
 	{"lost", "locks lost while held (ErrLeaseLost): look for pauses, a restarted backend, a deleted key"},
 	{"overstays", "locks held for longer than WithLockTimeMax"},
+	{"reports dropped", "log lines, spans and measurements left out: a logger or exporter is too slow for what happens here. No lock suffers"},
 }

@@ -3,6 +3,7 @@ package debug
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"text/tabwriter"
 
 	"github.com/wllock/wllock"
@@ -48,8 +49,8 @@ func (s section) writeText(w io.Writer) {
 	t.Init(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "KEY\tMODE\tWAITING\tHOLDERS\tHOLDER\tBATCH\tHELD\tFENCE\tTURNS\tLEASE\tSTATE")
 	for _, l := range s.locks {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%d\t%s\t%d\t%d\t%s\t%s\n", nametext.Quote(l.Key), l.Mode, l.Waiting, l.Holders, s.holder(l), l.Batch,
-			short(l.HeldFor), l.Fence, l.Turns, s.left(l.Until), state(l))
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%d\t%s\t%s\t%d\t%s\t%s\n", nametext.Quote(l.Key), l.Mode, l.Waiting, orDash(uint64(l.Holders)), s.holder(l),
+			l.Batch, short(l.HeldFor), orDash(l.Fence), l.Turns, s.left(l.Until), state(l))
 	}
 	_ = t.Flush() // as above
 	if s.moreLocks {
@@ -63,4 +64,12 @@ func number(n int) string {
 		return "any"
 	}
 	return fmt.Sprint(n)
+}
+
+// orDash is "-" for 0: nobody holds the lock.
+func orDash(n uint64) string {
+	if n == 0 {
+		return "-"
+	}
+	return strconv.FormatUint(n, 10)
 }

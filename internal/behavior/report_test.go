@@ -347,7 +347,56 @@ func TestLogLinesHaveTheRedactedKey(t *testing.T) {
 	l := lockerOn(t, refusesReleases(memlock.New(), `"test:n:4711"`), logTo(&lines), hash)
 	require.NoError(t, l.Do(t.Context(), "n", "4711", nothing))
 	require.NoError(t, l.Close(t.Context()))
-	require.Contains(t, lines.String(), `key="\"test:n:#645fc47328abdeed\""`)
+	require.Contains(t, lines.String(), "key=test:n:#645fc47328abdeed")
 	require.Contains(t, lines.String(), "lock not released")
 	require.NotContains(t, lines.String(), "4711")
+}
+
+// What WithEvents is told, in order: who got, lost and was refused which lock, how, and after how long.
+func TestEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got []wllock.Event // of the goroutine that tells, read while it is idle
+		l, b := newLocker(t, wllock.WithEvents(func(e wllock.Event) { got = append(got, e) }))
+		told := func(want ...wllock.Event) {
+			t.Helper()
+			synctest.Wait()
+			require.Len(t, got, len(want))
+			for i, e := range got {
+				require.WithinDuration(t, time.Now(), e.At, ttl)
+				require.Equal(t, e.Kind == wllock.EventRefused, e.Fence == 0)
+				e.At, e.Fence = time.Time{}, 0
+				w := want[i]
+				w.Name, w.Key = "n", "test:n:k"
+				if w.Err != nil {
+					require.ErrorIs(t, e.Err, w.Err)
+					e.Err, w.Err = nil, nil
+				}
+				require.Equal(t, w, e)
+			}
+			got = nil
+		}
+		release := hold(t, l, "n", "k")
+		next := started(l, keys("k"), nothing)
+		require.Error(t, l.Do(t.Context(), "n", "k", never(t), wllock.WithCallThreshold(1)))
+		var refused *wllock.Error
+		require.ErrorAs(t, l.Do(t.Context(), "n", "k", never(t), wllock.WithWait(time.Millisecond)), &refused)
+		told(wllock.Event{Kind: wllock.EventAcquired}, wllock.Event{Kind: wllock.EventRefused, Err: wllock.ErrQueueFull},
+			wllock.Event{Kind: wllock.EventRefused, LocalWait: time.Millisecond, Err: refused})
+		release()
+		require.NoError(t, <-next)
+		held := time.Millisecond
+		told(wllock.Event{Kind: wllock.EventReleased, Held: held}, wllock.Event{Kind: wllock.EventAcquired, Handoff: true, LocalWait: held},
+			wllock.Event{Kind: wllock.EventReleased, Handoff: true, LocalWait: held})
+
+		other := lockerOn(t, b)
+		release = hold(t, other, "n", "k")
+		next = started(l, keys("k"), losing(b, "k"), wllock.Shared())
+		time.Sleep(time.Millisecond)
+		release()
+		require.Error(t, <-next)
+		synctest.Wait()
+		got[1].Held = 0
+		told(wllock.Event{Kind: wllock.EventAcquired, Shared: true, DistributedWait: held},
+			wllock.Event{Kind: wllock.EventLost, Shared: true, DistributedWait: held, Err: wllock.ErrLeaseLost})
+	})
 }

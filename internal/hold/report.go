@@ -21,7 +21,7 @@ func (h *Hold) report() *report.Call {
 
 func (h *Hold) values() report.Call {
 	return report.Call{
-		Name: h.name, Key: h.key, Mode: h.mode, Queued: h.turn.Queued(), Handoff: h.use.Handoff(), Fence: h.use.Fence(),
+		Name: h.name, Key: h.key, Mode: h.mode, Queued: h.turn.Queued(), Handoff: h.use.Handoff(), Fence: h.use.Fence(), Degraded: h.degraded(),
 		TurnAt: h.turnAt, LocalWait: h.localWait, DistributedWait: h.DistributedWait(), Spans: h.spans,
 	}
 }
@@ -47,8 +47,8 @@ func (h *Hold) got() {
 	}
 }
 
-// Refused reports that the caller did not get the lock, after so long at the backend.
-func (h *Hold) Refused(why report.Outcome, atBackend bool, waited time.Duration) {
+// Refused reports that the caller did not get the lock, after so long at the backend, with the error that it gets.
+func (h *Hold) Refused(why report.Outcome, atBackend bool, waited time.Duration, err error) {
 	if h.inLine() && atBackend {
 		h.name.Left(time.Since(h.turnAt) / time.Duration(max(h.turn.Permits(), 1)))
 	}
@@ -56,12 +56,15 @@ func (h *Hold) Refused(why report.Outcome, atBackend bool, waited time.Duration)
 	if h.group.Observer.Measures() {
 		c := h.values()
 		c.DistributedWait = waited
-		h.group.Observer.Refused(h.outside(), &c, why, atBackend)
+		h.group.Observer.Refused(h.outside(), &c, why, atBackend, err)
 	}
 }
 
 // inLine reports that the caller takes a place in line, and does not enter together with others.
 func (h *Hold) inLine() bool { return h.mode == distributed.Exclusive || h.turn.Permits() > 0 }
+
+// degraded reports that the caller works without a lease.
+func (h *Hold) degraded() bool { return h.group.Observer.MayDegrade() && h.use.Degraded() }
 
 // ended reports that the functions have returned. lost: the lease had expired by then.
 func (h *Hold) ended(now time.Time, lost bool) {
@@ -69,10 +72,14 @@ func (h *Hold) ended(now time.Time, lost bool) {
 	if h.turn.Permits() > 0 {
 		t.Took /= time.Duration(h.turn.Beside()) // so many turns pass at a time
 	}
-	t.Degraded = h.group.Observer.MayDegrade() && h.use.Degraded()
+	t.Degraded = h.degraded()
 	h.name.Ended(t)
 	if h.group.Observer.Measures() {
-		h.group.Observer.Ended(h.outside(), h.report(), now, lost, t.Degraded)
+		var loss error
+		if lost {
+			loss = h.loss()
+		}
+		h.group.Observer.Ended(h.outside(), h.report(), now, loss, t.Degraded)
 	}
 }
 

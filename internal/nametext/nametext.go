@@ -42,14 +42,25 @@ func nameByte(b byte) bool {
 
 // Quote makes a text fit to print: quoted, so that it stays on its line, and cut between two characters.
 func Quote(text string) string {
+	shown, more := cut(text)
+	return strconv.Quote(shown) + more
+}
+
+// Cut is Quote for what quotes by itself, as a slog.Handler does.
+func Cut(text string) string {
+	shown, more := cut(text)
+	return shown + more
+}
+
+func cut(text string) (shown, more string) {
 	if len(text) <= maxQuoted {
-		return strconv.Quote(text)
+		return text, ""
 	}
-	cut := maxQuoted
-	for cut > 0 && !utf8.RuneStart(text[cut]) {
-		cut--
+	end := maxQuoted
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
 	}
-	return strconv.Quote(text[:cut]) + "..."
+	return text[:end], "..."
 }
 
 // JSON makes a JSON text fit to print. More is escaped than JSON demands: all that is not printable.

@@ -32,7 +32,7 @@ func (l logger) put(ctx context.Context, line slog.Record, key string) {
 		}
 		line.AddAttrs(slog.String("instance", l.instance))
 		if key != "" && (l.redaction != nil || to.Enabled(ctx, slog.LevelDebug)) {
-			line.AddAttrs(slog.String("key", nametext.Quote(l.redaction.Name(key))))
+			line.AddAttrs(slog.String("key", nametext.Cut(l.redaction.Name(key))))
 		}
 		_ = to.Handle(ctx, line)
 	}})

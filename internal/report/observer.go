@@ -19,8 +19,8 @@ import (
 	"github.com/wllock/wllock/distributed"
 )
 
-// Observer reports what happens to the locks of a Locker. What it calls of loggers, tracers and meters can neither keep its
-// callers waiting nor panic in them (see notifier). Each of the three has a notifier of its own, so that one that stands still does
+// Observer reports what happens to the locks of a Locker. What it calls of loggers, tracers, meters and a listener can neither keep its
+// callers waiting nor panic in them (see notifier). Each of these has a notifier of its own, so that one that stands still does
 // not silence the others.
 //
 // What is counted always are the figures of the Name. The methods that take a Call are for those that have asked Measures first, because
@@ -29,12 +29,14 @@ type Observer struct {
 	System    string
 	Redaction *Redaction // nil: keys are shown
 	logger    logger
-	telemetry *telemetry // nil: nobody measures; set by Watch, as is state
+	listener  func(Event) // nil: nobody listens
+	telemetry *telemetry  // nil: nobody measures; set by Watch, as is state
 	state     State
 	lastLost  atomic.Pointer[LostLock] // nil: none was yet
 
 	mishaps
 	logs, spans, metrics notifier
+	events               notifier
 	inquiries            notifier // of the backend, which is foreign code as well
 	starts               attempts // of spans
 }
@@ -44,6 +46,7 @@ type Config struct {
 	System, Instance string
 	Redact           func(key string) string // nil: keys are shown
 	Logger           slog.Handler
+	Listener         func(Event)          // nil: none
 	Tracers          trace.TracerProvider // nil: none
 	Meters           metric.MeterProvider // nil: none
 	SpanKeys         bool
@@ -68,6 +71,7 @@ type Call struct {
 
 	Queued          bool
 	Handoff         bool
+	Degraded        bool // it got the lock without a lease
 	Fence           uint64
 	TurnAt          time.Time // when the caller got its turn
 	LocalWait       time.Duration
@@ -80,9 +84,9 @@ func (c *Call) began() time.Time { return c.TurnAt.Add(c.DistributedWait) }
 
 // New returns an observer that logs. Watch starts the rest.
 func New(c Config) *Observer {
-	o := &Observer{System: c.System, Redaction: newRedaction(c.Redact)}
+	o := &Observer{System: c.System, Redaction: newRedaction(c.Redact), listener: c.Listener}
 	o.mishaps.log = o.logPanic
-	for _, n := range []*notifier{&o.logs, &o.spans, &o.metrics, &o.inquiries} {
+	for _, n := range []*notifier{&o.logs, &o.spans, &o.metrics, &o.events, &o.inquiries} {
 		n.mishaps, n.loop = &o.mishaps, n.work
 	}
 	o.starts = attempts{mishaps: &o.mishaps, slots: make(chan struct{}, maxAttempts)}
@@ -100,8 +104,8 @@ func (o *Observer) Watch(c Config, s State) (err error) {
 // Log is a logger for what reports by itself. Its lines go the way of the observer's own.
 func (o *Observer) Log() *slog.Logger { return slog.New(o.logger) }
 
-// Measures reports whether there is a meter or a tracer. Then Calls are to be reported.
-func (o *Observer) Measures() bool { return o.telemetry != nil }
+// Measures reports whether there is a meter, a tracer or a listener. Then Calls are to be reported.
+func (o *Observer) Measures() bool { return o.telemetry != nil || o.listener != nil }
 
 // Traces reports whether there is a tracer.
 func (o *Observer) Traces() bool { return o.telemetry != nil && o.telemetry.tracer != nil }
@@ -174,6 +178,7 @@ func (o *Observer) report(r report, trace, measure func(*report)) {
 // Acquired is called when the caller has the lock.
 func (o *Observer) Acquired(ctx context.Context, c *Call) {
 	o.report(report{ctx: ctx, call: c}, traceAcquired, measureAcquired)
+	o.tell(EventAcquired, c.began(), c, nil)
 }
 
 // GotAll is called when a DoAll, whose last key the call is, has acquired all of its keys, with the waits for all of them.
@@ -189,17 +194,20 @@ func (o *Observer) GotAll(c *Call, localWait, distributedWait time.Duration) {
 }
 
 // Refused is called instead of Acquired. The waits of the call are those until now.
-func (o *Observer) Refused(ctx context.Context, c *Call, why Outcome, atBackend bool) {
-	o.report(report{ctx: ctx, call: c, why: why, atBackend: atBackend, at: time.Now()}, traceRefused, measureRefused)
+func (o *Observer) Refused(ctx context.Context, c *Call, why Outcome, atBackend bool, err error) {
+	now := time.Now()
+	o.report(report{ctx: ctx, call: c, why: why, atBackend: atBackend, at: now}, traceRefused, measureRefused)
+	o.tell(EventRefused, now, c, err)
 }
 
-// Ended is called when the functions of a hold have returned. lost: its lease had expired by then.
-func (o *Observer) Ended(ctx context.Context, c *Call, now time.Time, lost, degraded bool) {
-	r := report{ctx: ctx, call: c, at: now, lost: lost, degraded: degraded}
+// Ended is called when the functions of a hold have returned. loss: its lease had expired by then. nil: it had not.
+func (o *Observer) Ended(ctx context.Context, c *Call, now time.Time, loss error, degraded bool) {
+	r := report{ctx: ctx, call: c, at: now, lost: loss != nil, degraded: degraded}
 	if c.Spans != nil {
 		r.hold = c.Spans.end()
 	}
 	o.report(r, traceEnded, measureEnded)
+	o.ended(now, c, loss, degraded)
 }
 
 // MayDegrade reports that locks may be held without leases.
@@ -210,6 +218,9 @@ func (o *Observer) Left(w *Wait) {
 	if o.telemetry != nil {
 		o.spans.yield(w)
 		o.metrics.yield(w)
+	}
+	if o.listener != nil {
+		o.events.yield(w)
 	}
 }
 
@@ -249,6 +260,7 @@ func (o *Observer) ReleaseFailed(tag any, key string, err error) {
 	n, ctx := tag.(*Name), context.Background()
 	if errors.Is(err, distributed.ErrLeaseLost) {
 		n.Lost.Add(1)
+		o.lostUnnoticed(n, key, err)
 		if t := o.telemetry; t != nil && t.losses != nil {
 			o.metrics.put(report{run: func(*report) { t.count(ctx, t.losses, n.Figures) }})
 		}
@@ -278,7 +290,7 @@ func (o *Observer) Warn(ctx context.Context, what string, n *Name, key string, a
 
 // logPanic is called once: a hook that panics may do so at every call.
 func (o *Observer) logPanic(panicked any) {
-	line := slog.NewRecord(time.Now(), slog.LevelError, "logger or telemetry panicked; further panics are only counted, in Stats", 0)
+	line := slog.NewRecord(time.Now(), slog.LevelError, "logger, telemetry or event function panicked; further panics are only counted, in Stats", 0)
 	line.AddAttrs(slog.String("system", o.System), slog.String("panic", o.Redaction.Text(fmt.Sprint(panicked))))
 	o.logger.put(context.Background(), line, "")
 }
@@ -320,10 +332,11 @@ func (o *Observer) Close(ctx context.Context) error {
 	}
 	spans := o.starts.flush(patient) + o.spans.flush(patient, math.MaxInt64)
 	metrics := o.metrics.flush(patient, math.MaxInt64)
+	events := o.events.flush(patient, math.MaxInt64)
 	logs := o.logs.flush(patient, math.MaxInt64) // at last, for panics of the others
-	if logs+metrics+spans > 0 {
-		return fmt.Errorf("wllock: close: logger or telemetry stands still: %d log lines, %d measurements and %d reports on spans are left",
-			logs, metrics, spans)
+	if logs+metrics+spans+events > 0 {
+		return fmt.Errorf("wllock: close: logger, telemetry or event function stands still: %d log lines, %d measurements, %d reports on spans "+
+			"and %d events are left", logs, metrics, spans, events)
 	}
 	select {
 	case err := <-failed:

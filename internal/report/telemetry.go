@@ -147,6 +147,7 @@ func instrument[Instrument, Option any](errs *error, create func(string, ...Opti
 type attributes struct {
 	name  metric.MeasurementOption
 	tiers [2]metric.MeasurementOption // of waits that ended well
+	begun bool                        // the counters of the name exist. Of the goroutine that measures
 }
 
 // tier is one of the two in which a caller waits.
@@ -175,6 +176,28 @@ func (t *telemetry) of(f *Figures) *attributes {
 func (t *telemetry) with(f *Figures, more ...attribute.KeyValue) metric.MeasurementOption {
 	return metric.WithAttributeSet(attribute.NewSet(append(more, t.system, attribute.String("wllock.name", f.Label))...))
 }
+
+// begin has the counters of a name exist from its first use on: Prometheus sees no increase in a counter that appears with its first loss.
+func (t *telemetry) begin(ctx context.Context, f *Figures) {
+	a := t.of(f)
+	if a.begun {
+		return
+	}
+	a.begun = true
+	zero := func(c metric.Int64Counter, of metric.MeasurementOption) {
+		if c.Enabled(ctx) {
+			c.Add(ctx, 0, of)
+		}
+	}
+	for _, c := range []metric.Int64Counter{t.sheds, t.handoffs, t.losses, t.degradations} {
+		zero(c, a.name)
+	}
+	for _, outcome := range []string{renewalAnswered, renewalFailed} {
+		zero(t.renewals, t.with(f, attribute.String("wllock.outcome", outcome)))
+	}
+}
+
+const renewalAnswered, renewalFailed = "renewed", "failed"
 
 // count adds one if anybody counts.
 func (t *telemetry) count(ctx context.Context, c metric.Int64Counter, f *Figures) {
@@ -223,9 +246,9 @@ func measureEnded(r *report) {
 
 // renewed counts a renewal of a lease that callers work under. err: it had no answer.
 func (t *telemetry) renewed(f *Figures, err error) {
-	outcome := "renewed"
+	outcome := renewalAnswered
 	if err != nil {
-		outcome = "failed"
+		outcome = renewalFailed
 	}
 	t.renewals.Add(context.Background(), 1, t.with(f, attribute.String("wllock.outcome", outcome)))
 }
@@ -239,6 +262,7 @@ func (r *report) context() context.Context {
 }
 
 func (t *telemetry) waited(ctx context.Context, c *Call, in tier, outcome string) {
+	t.begin(ctx, c.Name.Figures)
 	if !t.acquire.Enabled(ctx) {
 		return
 	}

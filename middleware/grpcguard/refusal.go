@@ -61,6 +61,16 @@ func refuse(err error) *refusal {
 	return rpcstatus.New(codes.Internal, "LOCK_INTERNAL", "the lock could not be requested", rpcstatus.Never, err)
 }
 
+// Refuse returns what a handler returns that calls a Locker itself and got err: the status of an interceptor of this package, with
+// its pushback. ctx is the handler's. It returns nil, and errors that are not of a lock, as they are. So a handler may return
+// Refuse(ctx, locker.Do(ctx, ...)).
+func Refuse(ctx context.Context, err error) error {
+	if _, ok := errors.AsType[*wllock.Error](err); !ok {
+		return err
+	}
+	return sent(ctx, refuse(err))
+}
+
 // entered reports whether err came after the call was admitted. That may have been by an outer guard: an inner guard waits
 // with its context, which ends with ErrClosed as the cause.
 func entered(err error) bool {

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/wllock/wllock"
@@ -55,6 +56,28 @@ func TestUnaryClosedWhileTheCallWaitsForAnInnerLock(t *testing.T) {
 	for _, pushback := range trailer.Get("grpc-retry-pushback-ms") {
 		require.Equal(t, "-1", pushback)
 	}
+}
+
+// A handler that calls a Locker itself answers as an interceptor does, and its own errors as they are.
+func TestAHandlerRefuses(t *testing.T) {
+	l, full := taken(t), status.Error(codes.OutOfRange, "none left")
+	var key string
+	c := start(t, &service{unary: func(ctx context.Context) error {
+		return grpcguard.Refuse(ctx, l.Do(ctx, "product", key, func(context.Context) error { return full }, wllock.NoWait()))
+	}}, nil)
+	for _, each := range []struct {
+		key  string
+		want row
+	}{{secret, heldRow}, {"", invalidKeyRow}} {
+		key = each.key
+		var trailer metadata.MD
+		_, err := c.UnaryCall(t.Context(), simple, grpc.Trailer(&trailer))
+		each.want.check(t, err, trailer)
+	}
+	key = "free"
+	_, err := c.UnaryCall(t.Context(), simple)
+	require.Equal(t, full.Error(), err.Error())
+	require.NoError(t, grpcguard.Refuse(t.Context(), nil))
 }
 
 func TestLockOrderIsAMistakeOfTheProgram(t *testing.T) {

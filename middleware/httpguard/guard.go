@@ -237,8 +237,11 @@ func (g *guard) locksOf(r *http.Request) (l locks, err error) {
 	return l, nil
 }
 
-// checkAll finds what DoAll would take for the client's mistake and is not: a bad name.
+// checkAll finds what DoAll would take for the client's mistake and is not, a bad name, and a request without a key.
 func checkAll(all []wllock.Resource) error {
+	if len(all) == 0 {
+		return errEmpty
+	}
 	for _, r := range all {
 		if err := nametext.CheckName("name", r.Name); err != nil {
 			return fmt.Errorf("httpguard: %w", err)

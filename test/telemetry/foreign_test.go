@@ -36,6 +36,7 @@ var hooks = map[string]func(hook func()) wllock.Option{
 			metric.Stream{AttributeFilter: func(attribute.KeyValue) bool { hook(); return true }})
 		return wllock.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(metric.NewManualReader()), metric.WithView(view)))
 	},
+	"event": func(hook func()) wllock.Option { return wllock.WithEvents(func(wllock.Event) { hook() }) },
 	"log is enabled": func(hook func()) wllock.Option {
 		return wllock.WithLogger(slog.New(handler{enabled: hook, handle: func() {}}))
 	},
@@ -107,7 +108,7 @@ func (h handler) WithGroup(string) slog.Handler             { return h }
 // late is the most by which foreign code may delay a caller.
 const late = 10 * time.Millisecond
 
-// TestForeignCodeHarmsNoLock: whatever an application's logger or telemetry does, no lease is lost, no turn is kept, no
+// TestForeignCodeHarmsNoLock: whatever an application's logger, telemetry or event function does, no lease is lost, no turn is kept, no
 // caller is late by more than 10 ms, and Close returns in time.
 func TestForeignCodeHarmsNoLock(t *testing.T) {
 	for what, misbehave := range map[string]func(){

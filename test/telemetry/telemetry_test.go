@@ -80,6 +80,10 @@ func ended(t *testing.T, r *tracetest.SpanRecorder, name string, n int) (spans [
 func TestMetricsCountWithoutKeys(t *testing.T) {
 	reader, metrics := measuring()
 	l, b := newLocker(t, wllock.WithThreshold(0), metrics)
+	require.NoError(t, l.Do(t.Context(), "n", "secret-key", nothing))
+	for _, counter := range []string{"sheds", "handoffs", "losses", "degradations", "renewals"} {
+		require.Eventually(t, func() bool { _, there := counts(t, reader)["wllock."+counter]; return there }, 5*time.Second, time.Millisecond)
+	}
 	require.NoError(t, l.Do(t.Context(), "n", "secret-key", func(ctx context.Context) error {
 		require.Error(t, l.Do(context.Background(), "n", "secret-key", never(t)))
 		got := counts(t, reader)
@@ -97,8 +101,8 @@ func TestMetricsCountWithoutKeys(t *testing.T) {
 	require.Zero(t, got["wllock.lock.count"])
 	require.Zero(t, got["wllock.waiter.count"])
 	require.Zero(t, got["wllock.waiter.limit"])
-	require.EqualValues(t, 2, got["wllock.hold.duration"])
-	require.EqualValues(t, 2*2+1, got["wllock.acquire.duration"], "both tiers of two, one tier of the one refused")
+	require.EqualValues(t, 3, got["wllock.hold.duration"])
+	require.EqualValues(t, 3*2+1, got["wllock.acquire.duration"], "both tiers of two, one tier of the one refused")
 }
 
 // Gauges of two Lockers of one system in a process do not overwrite each other. A third has the attribute of one that was closed.

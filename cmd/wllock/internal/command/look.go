@@ -97,7 +97,9 @@ func (a *app) prefix(c *cli.Command) (prefix, system string, err error) {
 	}
 	text := a.system(c)
 	if len(args) == 1 {
-		text = strings.TrimSuffix(args[0], ":")
+		if text = strings.TrimSuffix(args[0], ":"); text == "" {
+			return "", "", usageError("the argument is empty: want SYSTEM, SYSTEM:NAME, or none for the system of %s", systemVariable)
+		}
 	}
 	if text == "" {
 		return "", "", usageError("no system: give SYSTEM, --system or %s", systemVariable)

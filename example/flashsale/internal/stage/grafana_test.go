@@ -115,7 +115,7 @@ func TestParseQuery(t *testing.T) {
 	assert.Equal(t, series{"m": {"a": "1\n2\n", "b": "x{y}\n"}, "n": {}}, parseMetrics("# HELP m n\nm{a=\"1\"} 4\nm{a=\"2\",b=\"x{y}\"} 1e-05\nn 3\n"))
 }
 
-// dashboard is the checked part of grafana.json.
+// dashboard is the checked part of wllock.json.
 type dashboard struct {
 	Panels []struct {
 		Title   string
@@ -130,7 +130,7 @@ type dashboard struct {
 // The server exports every metric and label of the dashboard, once everything has happened to it.
 func TestDashboardFitsTheMetrics(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../grafana.json")
+	text, err := os.ReadFile("../../../../deploy/grafana/wllock.json")
 	require.NoError(t, err)
 	var d dashboard
 	require.NoError(t, json.Unmarshal(text, &d))
@@ -162,11 +162,11 @@ func TestDashboardFitsTheMetrics(t *testing.T) {
 			check(p.Title, target.Expr, target.LegendFormat)
 		}
 	}
-	alerts, err := os.ReadFile("../../alerts.yaml")
+	alerts, err := os.ReadFile("../../../../deploy/alerts.yaml")
 	require.NoError(t, err)
 	rules := regexp.MustCompile(`(?m)^ +expr: (.+)$`).FindAllSubmatch(alerts, -1)
 	require.Len(t, rules, 8)
-	tests, err := os.ReadFile("../../alerts_test.yaml") // which promtool runs: make alerts
+	tests, err := os.ReadFile("../../../../deploy/alerts_test.yaml") // which promtool runs: make alerts
 	require.NoError(t, err)
 	for _, alert := range regexp.MustCompile(`alert: (\w+)`).FindAllSubmatch(alerts, -1) {
 		require.Regexp(t, `alertname: `+string(alert[1])+`\n +exp_alerts:`, string(tests))
