@@ -1,8 +1,8 @@
 package keepalive
 
 import (
+	"container/heap"
 	"context"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,14 +29,17 @@ type Keeper struct {
 
 	mu    sync.Mutex
 	calls int            // guarded by mu; of renew, under way
-	late  []*Lease       // guarded by mu; fell due meanwhile: the next call to end is followed by one for them
+	late  byUntil        // guarded by mu; fell due meanwhile: the next call to end is followed by one for them
 	ended sync.WaitGroup // calls; Add under mu, unless closed
 }
 
 const (
 	// maxRenewing bounds the concurrent calls of renew, and with them the goroutines. More than one, so that a batch on a
-	// dead connection does not delay the next; few, since a batch holds any number of leases.
+	// dead connection does not delay the next; few, since a batch holds many leases.
 	maxRenewing = 4
+	// mostRenewed bounds the leases of one call: about what a backend sends at a time. With more, those at the end of a batch would have no time left
+	// when much falls due at once, as after a pause of the service.
+	mostRenewed = 4096
 	// retriesPerTTL sets how often a renewal with unknown outcome is retried: often enough that a short network failure
 	// costs no lease, seldom enough not to be a storm.
 	retriesPerTTL = 30
@@ -97,20 +100,19 @@ func (k *Keeper) Close() {
 
 // fire is called by the timer with the leases whose next moment has come.
 func (k *Keeper) fire(now time.Time, due []*Lease) {
-	batch := toRenew(now, due)
-	if len(batch) == 0 || !k.begin(now, batch) {
-		return
+	if batch := k.begin(now, toRenew(now, due)); batch != nil {
+		k.work(now, batch)
 	}
-	for {
+}
+
+// work makes calls until nothing is left to renew.
+func (k *Keeper) work(now time.Time, batch []*Lease) {
+	for batch != nil {
 		if len(batch) > 0 {
 			k.call(now, batch)
 		}
-		if batch = k.next(); batch == nil {
-			return
-		}
-		now = time.Now()
+		batch, now = k.next(), time.Now()
 		batch = toRenew(now, batch)
-		slices.SortFunc(batch, func(a, b *Lease) int { return a.Until().Compare(b.Until()) }) // a claim has less left than a renewal
 	}
 }
 
@@ -125,38 +127,67 @@ func toRenew(now time.Time, due []*Lease) []*Lease {
 	return batch
 }
 
-// begin reports whether another call of renew may start. If not, the batch is left to those under way. If it retried by
-// itself, it could find them busy each time, with leases that came later.
-func (k *Keeper) begin(now time.Time, batch []*Lease) bool {
+// begin returns the batch of a call that may start, or nil, and leaves the rest to the calls under way and to those that it starts. If the rest
+// was tried again by itself, it could find them busy each time, with leases that came later.
+func (k *Keeper) begin(now time.Time, batch []*Lease) (mine []*Lease) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	switch {
-	case k.closed.Load():
-		return false
-	case k.calls < maxRenewing:
+	if len(batch) == 0 || k.closed.Load() {
+		return nil
+	}
+	if k.calls < maxRenewing {
+		mine, batch = batch[:min(len(batch), mostRenewed)], batch[min(len(batch), mostRenewed):]
 		k.calls++
 		k.ended.Add(1)
-		return true
 	}
 	for _, l := range batch {
 		l.unasked(now)
+		k.late = append(k.late, lateLease{l.Until(), l})
+		heap.Fix(&k.late, len(k.late)-1)
 	}
-	k.late = append(k.late, batch...)
-	return false
+	for left := len(batch); left > 0 && k.calls < maxRenewing; left -= mostRenewed {
+		k.calls++
+		k.ended.Add(1)
+		go k.work(now, []*Lease{})
+	}
+	return mine
 }
 
-// next returns what fell due during a call that has ended; nil: nothing, and there is one call less.
-func (k *Keeper) next() []*Lease {
+// next returns what a call that has ended is to be followed by, those first that end first: a claim has less left than a renewal. nil: nothing is
+// left, and there is one call less.
+func (k *Keeper) next() (batch []*Lease) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	batch := k.late
-	k.late = nil
+	for len(k.late) > 0 && len(batch) < mostRenewed {
+		last := len(k.late) - 1
+		batch = append(batch, k.late[0].lease)
+		k.late[0], k.late[last] = k.late[last], lateLease{}
+		if k.late = k.late[:last]; last > 0 {
+			heap.Fix(&k.late, 0)
+		}
+	}
 	if batch == nil {
+		k.late = nil
 		k.calls--
 		k.ended.Done()
 	}
 	return batch
 }
+
+// lateLease is a lease that fell due while maxRenewing calls were under way, or more did than one call has.
+type lateLease struct {
+	until time.Time
+	lease *Lease
+}
+
+// byUntil is a heap. Push and Pop are not used: elements are put in place by heap.Fix.
+type byUntil []lateLease
+
+func (h byUntil) Len() int           { return len(h) }
+func (h byUntil) Less(i, j int) bool { return h[i].until.Before(h[j].until) }
+func (h byUntil) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *byUntil) Push(any)          {}
+func (h *byUntil) Pop() any          { return nil }
 
 func (k *Keeper) call(now time.Time, batch []*Lease) {
 	shortest := batch[0].ttl

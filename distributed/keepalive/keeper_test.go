@@ -2,6 +2,7 @@ package keepalive_test
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -231,6 +232,48 @@ func TestNewLeasesWaitForLateRenewals(t *testing.T) {
 		away.Store(true) // who asks now learns it at once, and not from us
 		time.Sleep(ttl)
 		require.NoError(t, k.CatchUp(t.Context()))
+	})
+}
+
+// After a pause of a service all renewals are late, and more than one call can make in time.
+func TestAPauseOfAServiceCostsNoLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n, each = 20_000, 500
+		var paused atomic.Int64 // until then
+		base := time.Now()
+		k := keepalive.NewKeeper(func(ctx context.Context, due []distributed.Lease) {
+			for some := range slices.Chunk(due, each) {
+				if ctx.Err() != nil {
+					return
+				}
+				sent := time.Now()
+				time.Sleep(max(time.Duration(paused.Load())-time.Since(base), 0) + 2*ttl/3/(n/each)) // one call after the other would take two thirds of T for all
+				for _, w := range some {
+					w.(*lease).Renewed(distributed.Validity(sent, ttl))
+				}
+			}
+		})
+		defer k.Close()
+		leases := make([]lease, n)
+		for i := range leases {
+			l, now := &leases[i], time.Now()
+			k.Keep(&l.Lease, l, ttl, distributed.Validity(now, ttl/2), now.Add(ttl/6))
+			if i%100 == 0 {
+				time.Sleep(ttl / 100)
+			}
+		}
+		for range 3 {
+			time.Sleep(2 * ttl)
+			paused.Store(int64(time.Since(base) + ttl/3))
+		}
+		time.Sleep(2 * ttl)
+		lost := 0
+		for i := range leases {
+			if isLost(&leases[i]) {
+				lost++
+			}
+		}
+		require.Zero(t, lost)
 	})
 }
 
