@@ -134,6 +134,9 @@ func (t *turns) Unpin(key string, lane int) { t.queue.Unpin(key, lane) }
 
 func (t *turns) Others(key string, lane int) []*tenure.Tenure { return t.queue.Others(key, lane) }
 
+// Backend returns the backend that New was given, for its optional abilities: distributed.InspectorOf, distributed.RecorderOf.
+func (l *Locker) Backend() distributed.Backend { return l.backend }
+
 // System returns the system whose locks these are.
 func (l *Locker) System() string { return l.names.system }
 

@@ -17,13 +17,14 @@
 //	           that it has gone. Lost is closed and the Watcher is told
 //	abandoned  by its user: it is renewed no more, and lost when its time is over
 //
-// What a Backend may have beside its three methods, found by assertion (InspectorOf, ProberOf and TransfererOf look into decorators):
+// What a Backend may have beside its three methods, found by assertion (InspectorOf, ProberOf, TransfererOf and RecorderOf look into decorators):
 //
 //	Observable   reports each exchange, so that an outage is noticed without further questions
 //	TTLRegistry  knows the longest TTL in use, for LocalOnly
 //	Prober       says whether a lock of a key and TTL would work
 //	Inspector    says who holds and who waits, and ends a lease by force
 //	Transferer   detaches an exclusive lease from its instance, for another one to adopt
+//	Recorder     remembers how the latest runs under its locks ended
 //
 // Around the contract:
 //

@@ -62,7 +62,7 @@ type Case struct {
 // Cases returns all rules.
 func Cases() []Case {
 	return slices.Concat(orderCases, noWaitCases, sharedCases, permitCases, permitTimeCases, fenceCases, releaseCases, prevCases, placeCases,
-		noticeCases, timeCases, cutCases, loadCases, keyCases, inspectCases, breakCases, transferCases, closeCases)
+		noticeCases, timeCases, cutCases, loadCases, keyCases, inspectCases, breakCases, transferCases, runCases, closeCases)
 }
 
 // Brief is a [Fixture.Skip] for one more kind of a service of which another is tested in full. Under go test -short it runs what

@@ -8,6 +8,18 @@ import (
 
 // inspectFlaws are those of what a Backend tells, and of what it ends by force.
 var inspectFlaws = map[string]flaw{
+	"each run succeeds": {
+		caught: "the latest run of a key is kept, and the latest that has succeeded",
+		record: func(r *distributed.Run) { r.Result = distributed.RunOK },
+	},
+	"keys of runs that begin alike are one": {
+		caught: "runs of many keys are kept of those that were recorded last",
+		record: func(r *distributed.Run) { r.Key = r.Key[:len(r.Key)-1] },
+	},
+	"a run is mended": {
+		caught: "a run that makes no sense is an error",
+		record: func(r *distributed.Run) { *r = distributed.Run{Key: "s:n:k", Instance: "i", Began: r.Began.Add(1), Result: distributed.RunOK} },
+	},
 	"another holder is named": {
 		caught: "inspect names the holder and the queue in order",
 		found:  func(i *distributed.Inspection) { i.Holders[0].Instance = "another" },

@@ -28,6 +28,7 @@ type Backend struct {
 	cut    atomic.Bool // the same, for Partition
 	health health
 	broken records
+	runs   runs
 	shards [shardCount]shard
 }
 

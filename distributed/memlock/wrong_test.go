@@ -38,6 +38,14 @@ type flaw struct {
 	adopt      func(b *Backend, req distributed.Request, id string) (distributed.Lease, error)
 	adopted    func(*lease) // changes a lease that Adopt has returned
 	discard    func(b *Backend, req distributed.Request, id string) error
+	record     func(*distributed.Run) // changes a run
+}
+
+func (w *wrong) Record(ctx context.Context, r distributed.Run) error {
+	if w.record != nil {
+		w.record(&r)
+	}
+	return w.Backend.Record(ctx, r)
 }
 
 func (w *wrong) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {

@@ -25,10 +25,12 @@ var (
 	inspectScript   = newScript("inspect")
 	breakScript     = newScript("break")
 	transferScript  = newScript("transfer")
+	recordScript    = newScript("record")
+	runsScript      = newScript("runs")
 
 	allScripts = []*conn.Script{
 		enterScript, heartbeatScript, beatAllScript, renewScript, renewAllScript, renewOneScript, refillScript, downgradeScript, leaveScript, releaseScript, probeScript,
-		ttlScript, inspectScript, breakScript, transferScript,
+		ttlScript, inspectScript, breakScript, transferScript, recordScript, runsScript,
 	}
 )
 

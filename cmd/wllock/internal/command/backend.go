@@ -84,6 +84,17 @@ func (a *app) inspected(ctx context.Context, c *cli.Command, system string, f fu
 
 // withInspector runs f with the backend's Inspector, whose calls are bounded, and whose errors can be printed, and closes that.
 func (a *app) withInspector(ctx context.Context, c *cli.Command, settings config.Config, f func(context.Context, distributed.Inspector) error) error {
+	return a.withBackend(ctx, c, settings, func(ctx context.Context, b distributed.Backend) error {
+		i, able := distributed.InspectorOf(b)
+		if !able {
+			return &exit{unavailable, fmt.Errorf("the backend %s cannot tell who holds a lock", settings.Backend)}
+		}
+		return f(ctx, bounded{i, c.Duration("timeout"), a.told})
+	})
+}
+
+// withBackend runs f with a backend, and closes that.
+func (a *app) withBackend(ctx context.Context, c *cli.Command, settings config.Config, f func(context.Context, distributed.Backend) error) error {
 	opening, cancel := context.WithTimeout(ctx, c.Duration("timeout"))
 	defer cancel()
 	backend, err := settings.OpenBackend(opening)
@@ -91,11 +102,7 @@ func (a *app) withInspector(ctx context.Context, c *cli.Command, settings config
 		return openError(err)
 	}
 	defer func() { _ = backend.Close() }()
-	i, able := distributed.InspectorOf(backend)
-	if !able {
-		return &exit{unavailable, fmt.Errorf("the backend %s cannot tell who holds a lock", settings.Backend)}
-	}
-	return f(ctx, bounded{i, c.Duration("timeout"), a.told})
+	return f(ctx, backend)
 }
 
 // bounded is an Inspector that waits for each answer so long at most.

@@ -81,7 +81,8 @@ type job struct {
 	name, key string
 	token     wllock.Token // of the lock, which was taken before; "": it is acquired
 	grace     time.Duration
-	conflict  int  // exit code when others have the lock
+	least     time.Duration // --hold-at-least
+	conflict  int           // exit code when others have the lock
 	quiet     bool // about that
 	opts      []wllock.CallOption
 	settings  config.Config
@@ -97,11 +98,11 @@ func (a *app) runAction(ctx context.Context, c *cli.Command) error {
 	defer signal.Stop(j.signals)
 	a.speakAside()
 	startThreads()
-	return j.locked(ctx, c, func(_ context.Context, _ *wllock.Locker, lock *wllock.Lock) error {
+	return j.locked(ctx, c, func(_ context.Context, locker *wllock.Locker, lock *wllock.Lock) error {
 		if j.path == "" {
 			return j.hold(lock)
 		}
-		return j.under(lock)
+		return j.under(locker, lock)
 	})
 }
 
@@ -185,8 +186,8 @@ func (a *app) newJob(c *cli.Command) (*job, error) {
 		settings.Instance = instanceOf(path)
 	}
 	return &job{
-		app: a, path: path, name: args[0], key: args[1], token: token, grace: c.Duration("grace"), conflict: c.Int("E"), quiet: c.Bool("q"),
-		opts: callOptions(c), settings: settings, signals: make(chan os.Signal, signalRoom),
+		app: a, path: path, name: args[0], key: args[1], token: token, grace: c.Duration("grace"), least: c.Duration("hold-at-least"), conflict: c.Int("E"),
+		quiet: c.Bool("q"), opts: callOptions(c), settings: settings, signals: make(chan os.Signal, signalRoom),
 	}, nil
 }
 
@@ -291,21 +292,24 @@ func (j *job) refusal(err error) error {
 	return &exit{j.conflict, err}
 }
 
-// under runs the command under the lock.
-func (j *job) under(lock *wllock.Lock) error {
+// under runs the command under the lock, and notes how it has ended.
+func (j *job) under(locker *wllock.Locker, lock *wllock.Lock) error {
 	if err := context.Cause(lock.Context()); err != nil { // wllock stood still meanwhile
 		_ = release(lock)
 		return &exit{lost, err}
 	}
 	j.notice(child.StopSignals())
+	began := time.Now()
 	c, err := child.Start(j.path, j.app.after, environment(j.app.environ, lock))
 	if err != nil {
 		_ = release(lock)
 		return refusal(err)
 	}
 	if !j.watch(c, lock) {
+		j.record(locker, lock, began, "lock lost")
 		return j.lost(lock)
 	}
+	j.record(locker, lock, began, resultOf(c))
 	if err := j.release(lock, fmt.Sprintf("the command ended, with %d", c.Code())); err != nil {
 		return err
 	}

@@ -1,0 +1,50 @@
+//go:build linux
+
+package command
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/cmd/wllock/internal/show"
+)
+
+// Did my job run, when, where, and how did it end?
+func TestJobs(t *testing.T) {
+	t.Parallel()
+	_, env := redis(t)
+	env = append(env, "WLLOCK_INSTANCE=web-1")
+	exits(t, no, env, "jobs", "--within", "25h", "cron", "report")
+	exits(t, 3, env, "run", "cron", "report", "--", "sh", "-c", "exit 3")
+	out, _ := exits(t, 0, env, "jobs")
+	require.Regexp(t, `^JOB +LAST RUN +TOOK +RESULT +HOST +LAST SUCCESS +NEXT
+shop:cron:report +[0-9.]+m?s ago +[0-9.]+m?s +exit 3 +web-1 +never +any time
+$`, out)
+	exits(t, 0, env, "run", "--hold-at-least", "1h", "cron", "report", "--", "true")
+	exits(t, 0, env, "run", "cron", "other", "--", "true")
+	exits(t, notAcquired, env, "run", "-n", "cron", "report", "--", "true")
+	out, _ = exits(t, 0, env, "jobs", "shop:cron")
+	require.Regexp(t, `(?m)^shop:cron:report +[0-9.]+m?s ago +[0-9.]+m?s +ok +web-1 +[0-9.]+m?s ago +in (1h00m|59m\d\ds)$`, out)
+
+	out, _ = exits(t, 0, env, "jobs", "--within", "25h")
+	require.Empty(t, out)
+	time.Sleep(10 * time.Millisecond)
+	out, _ = exits(t, no, env, "jobs", "--within", "1ms", "--json", "cron", "report")
+	var jobs []show.Job
+	require.NoError(t, json.Unmarshal([]byte(out), &jobs))
+	require.Len(t, jobs, 1)
+	require.Equal(t, "shop:cron:report", jobs[0].Key)
+	require.Equal(t, jobs[0].Last, *jobs[0].Success)
+	require.Len(t, jobs[0].Last.Fence, 19)
+	require.Greater(t, time.Until(jobs[0].Last.Until), 50*time.Minute)
+
+	exits(t, 128+9, env, "run", "cron", "killed", "--", "sh", "-c", "kill -9 $$")
+	out, _ = exits(t, 0, env, "jobs", "shop:cron:killed")
+	require.Contains(t, out, "signal: killed")
+	for _, args := range [][]string{{"jobs", "--within", "0s"}, {"jobs", "a", "b", "c"}, {"jobs", ""}} {
+		exits(t, usage, env, args...)
+	}
+}

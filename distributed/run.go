@@ -1,0 +1,68 @@
+package distributed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Recorder is an optional ability of a Backend: it keeps how the latest runs of jobs under its locks ended. For each system it keeps the MaxJobs
+// keys that were recorded last. All of them are gone RunMemory after the latest run.
+type Recorder interface {
+	Backend
+	// Record notes a run that has ended, in place of the run before of its key. A repeat does no harm. A caller that still holds the lock
+	// knows that no other run of the key is recorded meanwhile.
+	Record(ctx context.Context, r Run) error
+	// Runs returns what is kept of a system's keys that begin with prefix, which is "system:", "system:name:" or a full name, in the order of
+	// the keys. That there is nothing is no error.
+	Runs(ctx context.Context, prefix string) ([]Runs, error)
+}
+
+// RecorderOf finds the Recorder in b or in the backends that b wraps: a decorator has a method Unwrap() Backend.
+func RecorderOf(b Backend) (Recorder, bool) { return inside[Recorder](b) }
+
+const (
+	// RunMemory is how long a service remembers the runs of a system after the latest: longer than a quarter, for jobs that run in each.
+	RunMemory = 100 * 24 * time.Hour
+	// MaxJobs is how many keys of a system a service remembers runs of.
+	MaxJobs = 1000
+	// RunOK is the Result of a run that has succeeded.
+	RunOK = "ok"
+)
+
+// Runs are what a service remembers of the runs under a lock.
+type Runs struct {
+	Last    Run
+	Success Run // the latest one that has succeeded. Its Began is zero if none has
+}
+
+// Run is one run of a job under a lock.
+type Run struct {
+	Key      string        // of the lock, the full name
+	Instance string        // who ran it
+	Began    time.Time     // by the clock of its process
+	Took     time.Duration // until the job ended
+	Result   string        // RunOK, or how it failed in a few words, without data: "exit 3", "signal: killed", "lock lost"
+	Until    time.Time     // the lock stays taken until then, though the job has ended. Zero: it does not
+	Fence    uint64        // the first one of the run. 0: there are no fences
+}
+
+// Ended is when the job ended.
+func (r Run) Ended() time.Time { return r.Began.Add(r.Took) }
+
+// Check returns an error for a run that no service keeps.
+func (r Run) Check() error {
+	for what, text := range map[string]string{"instance": r.Instance, "result": r.Result} {
+		if text == "" || len(text) > maxReason || !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) {
+			return fmt.Errorf("record: %s: want 1 to %d bytes of text in one line", what, maxReason)
+		}
+	}
+	if r.Key == "" || r.Began.IsZero() || r.Took < 0 {
+		return errors.New("record: want a key, when the run began, and how long it took")
+	}
+	return nil
+}
