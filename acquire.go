@@ -22,12 +22,19 @@ type entered struct {
 	ctx         context.Context // for the function
 	releaseWait time.Duration   // how long to wait for the answer to the release; 0: not at all
 	fallback    fallback
+	job         *Locker // whose backend notes how the function ends; nil: it is no job
 }
 
 // run runs fn and then releases the lock, however fn ends. It returns the function's error, with what was wrong with the hold.
 func (e entered) run(fn func(context.Context) error) (err error) {
-	defer func() { err = left(e.hold, e.hold.Leave(e.releaseWait), err) }()
-	return fn(e.ctx)
+	returned := false
+	defer func() {
+		e.ran(err, returned)
+		err = left(e.hold, e.hold.Leave(e.releaseWait), err)
+	}()
+	err = fn(e.ctx)
+	returned = true
+	return err
 }
 
 // enter is the way in: options, key, nested guard, local queue, backend, and the limit of the stay.
@@ -56,6 +63,9 @@ func (l *Locker) enter(ctx context.Context, name, key string, opts []CallOption)
 		e.hold.LimitBy(e.hold.Began().Add(d))
 	}
 	e.ctx = e.hold.Inside()
+	if r.options.leads || r.options.least > 0 {
+		e.job = l
+	}
 	return e, nil
 }
 

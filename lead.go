@@ -93,12 +93,16 @@ func (c *candidate) term(ctx context.Context) (again bool, err error) {
 
 // lead runs the function and then releases the lock. kept: it was held until then.
 func (c *candidate) lead(e entered) (err error, kept bool) {
+	returned := false
 	defer func() { // also after a panic, which goes on
+		e.ran(err, returned)
 		if kept = e.hold.Leave(e.releaseWait); !kept {
 			err = left(e.hold, false, err)
 		}
 	}()
-	return c.fn(e.ctx), false
+	err = c.fn(e.ctx)
+	returned = true
+	return err, false
 }
 
 // unavailable notes that the backend is, and logs it for the first time in a row.

@@ -94,6 +94,7 @@ func (l *Locker) state() report.State {
 		Names: l.names.all(), Available: func() bool { return l.policy.Status().Available }, Lost: l.policy.Lost, Unreleased: l.policy.Unreleased,
 	}
 	s.Inspector, _ = distributed.InspectorOf(l.backend)
+	s.Recorder, _ = distributed.RecorderOf(l.backend)
 	if l.settings.outage == LocalOnly {
 		s.Degraded = l.policy.Degraded
 	}

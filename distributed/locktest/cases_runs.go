@@ -98,7 +98,10 @@ func (e *env) record(runs ...distributed.Run) {
 
 func (e *env) runsOf(prefix string) (all []distributed.Runs) {
 	e.Helper()
-	r, _ := distributed.RecorderOf(e.open[len(e.open)-1])
+	r, able := distributed.RecorderOf(e.open[len(e.open)-1])
+	if !able { // of which the other process is not decorated as this one is
+		r, _ = distributed.RecorderOf(e.Backend)
+	}
 	err := try(func(ctx context.Context) (err error) {
 		all, err = r.Runs(ctx, prefix)
 		return err

@@ -18,7 +18,9 @@ var inspectFlaws = map[string]flaw{
 	},
 	"a run is mended": {
 		caught: "a run that makes no sense is an error",
-		record: func(r *distributed.Run) { *r = distributed.Run{Key: "s:n:k", Instance: "i", Began: r.Began.Add(1), Result: distributed.RunOK} },
+		record: func(r *distributed.Run) {
+			*r = distributed.Run{Key: "s:n:k", Instance: "i", Began: r.Began.Add(1), Result: distributed.RunOK}
+		},
 	},
 	"another holder is named": {
 		caught: "inspect names the holder and the queue in order",

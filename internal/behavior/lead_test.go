@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/memlock"
 )
 
@@ -217,4 +218,46 @@ func TestLossOfAHoldIsSaidOnceByWhatIsInside(t *testing.T) {
 			require.Equal(t, 1, strings.Count(err.Error(), "lease lost"), "%v", err)
 		})
 	}
+}
+
+// The backend keeps how the jobs of Lead, and of calls WithHoldAtLeast, have ended.
+func TestJobsAreNoted(t *testing.T) {
+	scene(t, "", func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
+		stays := wllock.WithHoldAtLeast(time.Minute)
+		noted := func(key, result string, succeeded bool) distributed.Run {
+			t.Helper()
+			synctest.Wait()
+			all, err := b.Runs(t.Context(), "test:n:"+key)
+			require.NoError(t, err)
+			require.Len(t, all, 1)
+			r := all[0].Last
+			require.Equal(t, result, r.Result)
+			require.Equal(t, l.Instance(), r.Instance)
+			require.NotZero(t, r.Fence)
+			require.Equal(t, succeeded, r == all[0].Success)
+			return r
+		}
+		require.NoError(t, l.Do(t.Context(), "n", "plain", nothing))
+		began := time.Now()
+		require.NoError(t, l.Do(t.Context(), "n", "tick", func(ctx context.Context) error {
+			time.Sleep(time.Second)
+			return l.Do(ctx, "n", "tick", nothing, stays) // nested: it is the same run
+		}, stays))
+		r := noted("tick", "ok", true)
+		require.Equal(t, began, r.Began)
+		require.Equal(t, time.Second, r.Took)
+		require.Equal(t, began.Add(time.Minute), r.Until)
+		require.Error(t, l.Do(t.Context(), "n", "tick", never(t), stays, wllock.NoWait())) // is no run
+
+		require.Error(t, l.Do(t.Context(), "n", "fails", func(context.Context) error { return errors.New("secret") }, stays))
+		noted("fails", "error", false)
+		require.Panics(t, func() { _ = l.Do(t.Context(), "n", "panics", func(context.Context) error { panic("secret") }, stays) })
+		noted("panics", "panic", false)
+		ctx, cancel := context.WithCancel(t.Context())
+		require.ErrorIs(t, l.Lead(ctx, "n", "leads", func(ctx context.Context) error { cancel(); return ctx.Err() }), context.Canceled)
+		require.Zero(t, noted("leads", "canceled", false).Until)
+		all, err := b.Runs(t.Context(), "test:")
+		require.NoError(t, err)
+		require.Len(t, all, 4)
+	})
 }

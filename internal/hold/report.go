@@ -89,6 +89,9 @@ func (h *Hold) warn(what string, more ...slog.Attr) {
 		slog.Duration("held", time.Since(h.use.Began())), slog.String("mode", h.mode.String())}, more...)...)
 }
 
+// Ran has the backend note how the job under the hold has ended.
+func (h *Hold) Ran(r distributed.Run) { h.group.Observer.Ran(h.name, r) }
+
 // inquire asks who broke the lock, which is lost.
 func (h *Hold) inquire() {
 	if q := h.group.Observer.Inquire(h.outside(), report.Loss{Name: h.name, Key: h.key, Fence: h.use.Fence(), Began: h.use.Began()}); q != nil {

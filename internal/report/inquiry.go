@@ -49,6 +49,20 @@ func (o *Observer) Inquire(ctx context.Context, l Loss) *Inquiry {
 	return q
 }
 
+// Ran has the backend note how a job has ended, in the background and within inquiryTime.
+func (o *Observer) Ran(n *Name, r distributed.Run) {
+	if o.state.Recorder == nil {
+		return
+	}
+	o.inquiries.put(report{run: func(*report) {
+		ctx, cancel := context.WithTimeout(context.Background(), inquiryTime)
+		defer cancel()
+		if err := o.state.Recorder.Record(ctx, r); err != nil {
+			o.Warn(ctx, "how a job ended is not noted", n, r.Key, slog.String("error", o.Redaction.Error(err).Error()))
+		}
+	}})
+}
+
 // breaking returns the record of the Break that ended the hold's lease, and logs it; nil: there was none, or it is not known.
 func (o *Observer) breaking(asked, outside context.Context, l *Loss) *distributed.Breaking {
 	found, err := o.state.Inspector.Inspect(asked, l.Key)

@@ -60,6 +60,7 @@ type State struct {
 	Unreleased func() bool              // the same for a release without an answer
 	Degraded   func() bool              // locks are held without leases now. nil: they never are, because the policy is not LocalOnly
 	Inspector  distributed.Inspector    // nil: the backend cannot tell who has a lock
+	Recorder   distributed.Recorder     // nil: it does not keep how jobs ended
 }
 
 // Call is what is reported about one caller: which lock it asked for, how long it waited, and what it got. It does not change any more

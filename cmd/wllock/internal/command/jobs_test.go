@@ -41,7 +41,7 @@ $`, out)
 	require.Len(t, jobs[0].Last.Fence, 19)
 	require.Greater(t, time.Until(jobs[0].Last.Until), 50*time.Minute)
 
-	exits(t, 128+9, env, "run", "cron", "killed", "--", "sh", "-c", "kill -9 $$")
+	exits(t, -9, env, "run", "cron", "killed", "--", "sh", "-c", "kill -9 $$")
 	out, _ = exits(t, 0, env, "jobs", "shop:cron:killed")
 	require.Contains(t, out, "signal: killed")
 	for _, args := range [][]string{{"jobs", "--within", "0s"}, {"jobs", "a", "b", "c"}, {"jobs", ""}} {

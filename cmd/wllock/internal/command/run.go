@@ -83,7 +83,7 @@ type job struct {
 	grace     time.Duration
 	least     time.Duration // --hold-at-least
 	conflict  int           // exit code when others have the lock
-	quiet     bool // about that
+	quiet     bool          // about that
 	opts      []wllock.CallOption
 	settings  config.Config
 	signals   chan os.Signal

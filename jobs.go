@@ -1,0 +1,40 @@
+package wllock
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// ran has the backend note how a job has ended: the function of a Lead, or of a call WithHoldAtLeast. Nobody waits for that. It comes before the
+// release, so the runs of a key are noted in their order.
+func (e entered) ran(err error, returned bool) {
+	if e.job == nil {
+		return
+	}
+	h := e.hold
+	run := distributed.Run{
+		Key: h.Key(), Instance: e.job.instance, Began: h.Began(), Took: time.Since(h.Began()), Result: distributed.RunOK, Fence: h.Fence(),
+	}
+	if d := h.Least(); d > 0 {
+		run.Until = run.Began.Add(d)
+	}
+	switch {
+	case !returned:
+		run.Result = "panic"
+	case h.Lost():
+		run.Result = "lock lost"
+	case err == nil:
+	case errors.Is(err, ErrLockTimeMax):
+		run.Result = "held for too long"
+	case errors.Is(err, context.Canceled):
+		run.Result = "canceled"
+	case errors.Is(err, context.DeadlineExceeded):
+		run.Result = "timed out"
+	default:
+		run.Result = "error"
+	}
+	h.Ran(run)
+}
