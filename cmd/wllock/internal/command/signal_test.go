@@ -48,7 +48,7 @@ func TestRunDiesByTheSignalOfItsCommand(t *testing.T) {
 func TestRunStopsAShellsLoop(t *testing.T) {
 	t.Parallel()
 	env := file(t)
-	start(t, env, "run", "n", "held", "--", "sh", "-c", "echo in; exec sleep 60").says("in")
+	start(t, env, "run", "n", "held", "--", "sh", "-c", "echo in; exec sleep 3600").says("in") // until the test ends: its cases may have to wait for a slot
 	for name, test := range map[string]struct{ line, command, want string }{
 		"the command dies":   {`"$0" run n 1 -- sh -c "$1" sh $$`, "sleep 0.1; kill -INT -$1; sleep 1", "1"},
 		"it takes the key":   {`"$0" run n 2 -- sh -c "$1" sh $$`, "trap 'exit 0' INT; sleep 0.1; kill -INT -$1; sleep 1", "1 2 3"},
