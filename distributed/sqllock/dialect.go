@@ -163,7 +163,8 @@ type statements struct {
 
 func newStatements(d Dialect, s *settings) *statements {
 	st, is := &statements{set: s, d: d}, dialects[d]
-	st.text = func(template string) string { return strings.NewReplacer(is.words...).Replace(s.fill(template)) }
+	names, words := strings.NewReplacer(s.names()...), strings.NewReplacer(is.words...) // once: to make them costs more than to use them
+	st.text = func(template string) string { return words.Replace(names.Replace(template)) }
 	for q, template := range map[*query]string{
 		&st.acquire: is.acquire, &st.again: is.again, &st.release: release, &st.load: load, &st.entries: entries, &st.store: store, &st.add: add,
 		&st.alter: alter, &st.peek: peek, &st.takeFirst: takeFirst, &st.queueUp: queueUpSilently, &st.queueUpLoudly: queueUpLoudly,

@@ -247,8 +247,10 @@ func (b *Backend) releaseBatch(some []*attempt, unlocked bool) (string, []any) {
 	if unlocked {
 		text = b.dialect.ofUnlocked(releasable, "{locks}", "name", releasedMany, "u.token, queued, expires_at")
 	}
-	filled := strings.NewReplacer("{cases}", strings.Join(cases, ""), "{names}", strings.Join(names, ","), "{tokens}", strings.Join(tokens, ","))
-	q := b.st().of(filled.Replace(text))
+	text = strings.Replace(b.st().text(text), "{cases}", strings.Join(cases, ""), 1)
+	text = strings.Replace(text, "{names}", strings.Join(names, ","), 1)
+	text = strings.Replace(text, "{tokens}", strings.Join(tokens, ","), 1)
+	q := b.dialect.compile(text)
 	return q.text, q.args(args...)
 }
 

@@ -87,9 +87,10 @@ func withoutComments(text string) string {
 }
 
 // fill puts the names of the tables into a statement.
-func (s *settings) fill(text string) string {
-	return strings.NewReplacer("{locks}", s.table("locks"), "{waiters}", s.table("waiters"), "{meta}", s.table("meta"),
-		"{schema}", s.schema, "{prefix}", s.prefix).Replace(text)
+func (s *settings) fill(text string) string { return strings.NewReplacer(s.names()...).Replace(text) }
+
+func (s *settings) names() []string {
+	return []string{"{locks}", s.table("locks"), "{waiters}", s.table("waiters"), "{meta}", s.table("meta"), "{schema}", s.schema, "{prefix}", s.prefix}
 }
 
 // createTries is how often a statement is sent that others carry out at the same time. The second time they have committed.
