@@ -184,7 +184,8 @@ type Watcher interface {
 	LeaseContended(Lease)       // Contended has changed, or Wanted: ask it
 	LeaseReleased(Lease, error) // the answer to StartRelease
 	// LeaseRenewed is called when a renewal has been answered (nil), and for each try that was not (an error that Is
-	// ErrUnavailable). sent is when it was sent, or zero if that is not known.
+	// ErrUnavailable). sent is when it was sent, or zero if that is not known. The outage policy takes an error for evidence that the
+	// backend is away, so an answer that says no to one lease is not to be reported as one.
 	LeaseRenewed(l Lease, sent time.Time, err error)
 }
 

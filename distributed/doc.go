@@ -2,20 +2,23 @@
 // that all of them share.
 //
 // A backend knows instances, not goroutines. Per key it has at most one owner (or several shared ones) and a queue of
-// instances. A release hands the lock to the first of them and pushes the grant to it. The packages above decide which
-// callers of an instance use the lease.
+// instances. A release hands the lock to the first of them and pushes the grant to it.
 //
 //	Enter ──▶ Lease ─────────────────────────────▶ Release
 //	  └─────▶ Place ──Granted──▶ Lease ──────────▶ Release
 //	            └─Leave                └─ Lost (expired, taken away)
 //
 // A Backend is one connection of this process to a lock service. A Lease is the right to one key for a limited time: keepalive
-// renews it until it ends. It ends in one of three ways, of which the first to come wins:
+// renews it until it ends. It ends in one of two ways, of which the first to come wins:
 //
 //	released   by its user: Release, StartRelease, or as the Prev of the next Enter. Lost is never closed then
 //	lost       by time or by the service: no renewal was answered until it expired by this machine's clocks, or an answer says
-//	           that it has gone. Lost is closed and the Watcher is told
-//	abandoned  by its user: it is renewed no more, and lost when its time is over
+//	           that it has gone. Lost is closed, the Watcher is told, and LostError says why the latest renewal has failed
+//
+// Abandon ends it in neither way: an abandoned lease is renewed no more, and stays held until it is released or its time is over.
+//
+// A lease has a reserve of fences. NextFence takes one, and Refill fetches more. A lease may also fetch by itself before its reserve is used
+// up, of which its user learns nothing.
 //
 // What a Backend may have beside its three methods, found by assertion (InspectorOf, ProberOf, TransfererOf and RecorderOf look into decorators):
 //
@@ -33,6 +36,7 @@
 //	locktest    the suite that every backend must pass
 //	memlock     the backend in memory, and the one to compare with; redislock is the one over Redis
 //
-// docs/backend-howto.md says how to write a backend. Liveness and order are kept apart, as in etcd's concurrency package:
+// docs/backend-howto.md says how to write a backend, and docs/design.md has the rules (K3, T1) that comments name. The packages above are
+// internal/tenure, which decides which callers of an instance use a lease, and internal/hold, what happens inside. Liveness and order are kept apart, as in etcd's concurrency package:
 // a lease is alive as long as it is renewed, however many wait, and a place is kept by heartbeats, whatever the owner does.
 package distributed

@@ -249,8 +249,8 @@ func (a *Attempt[W]) contention(l *lease[W], waits bool, sent time.Time) {
 	}
 }
 
-// Refused takes a message that another instance was refused what the attempt has, or will have, and does not wait (rule T12).
-func (a *Attempt[W]) Refused() {
+// Wanted takes a message that another instance was refused what the attempt has, or will have, and does not wait (rule T12).
+func (a *Attempt[W]) Wanted() {
 	a.mu.Lock()
 	a.wanted = true
 	l := a.lease

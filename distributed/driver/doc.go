@@ -11,9 +11,10 @@
 //	          held, ending ── Prev of an Enter ──▶ adopted ──▶ over
 //
 // The Backend owns the states, who wins each race, the channel of a place, the Watcher, and what is to be dropped, with its repeats.
-// It also has the workers that look, renewals, fences drawn from blocks, observers and Close. The Driver owns names and tokens on the wire, the one
-// effect of a repeated request, batches as its service likes them, sessions, connections and inspection. No method of a Driver
-// is called with a mutex held, but for ClaimTime and those of a Session.
+// It also says when to look, to renew (Driver's Renew) and to fetch fences, which NextFence begins when half of a block is used, and has the
+// observers and Close. The Driver owns names and tokens on the wire, the one effect of a repeated request, batches as its service likes them,
+// sessions, connections and inspection. No method of a Driver is called with a mutex held, but for ClaimTime. Those of a Session are.
+// docs/design.md has the rules that comments name (K3, C4).
 //
 // # States
 //
@@ -34,11 +35,13 @@
 //	claiming          renewed                            held      the lease lies in the channel
 //	waiting, claiming gone, Close, the session is over   ending    the channel is closed
 //	waiting, claiming Leave                              ending    waits for the answer
+//	held              Renewed                            held      it lasts for Lasts from when that was sent
+//	held              Unrenewed, or no answer            held      it is not healthy, and is tried again until it expires
 //	held              Release, StartRelease              ending    the first decides whether the lease was held
 //	held              lost, expired                      ending    the service may still have it
 //	held, unread      Leave, Close                       ending    whoever takes it out of the channel owns it
-//	held, ending      Prev of an Enter                   adopted   exactly one of Enter and Drop removes it
-//	held              Detach                             adopted   exactly one of Transfer and Drop ends it: see Transferer
+//	held, ending      Prev of an Enter                   adopted   either that Enter removes it, or a Drop does
+//	held              Detach                             adopted   either the Transfer ends it, or a Drop does: see Transferer
 //	ending            it is about to be sent             dropping  no Enter adopts it any more
 //	adopted           Enter knows what became of it      over      Release and the Watcher get that answer
 //	adopted           Enter does not know                dropping  a Drop says what is left
@@ -46,7 +49,10 @@
 //	dropping          Prev of an Enter, Settings.Twice   adopted   the first answer counts, but for a Drop that has found nothing
 //	ending, dropping  the session is over                over      nothing of it is left
 //
-// Without a Session the service forgets by itself what is gone, lost or was not dropped in time: that is over, not ending.
+// A grant that lies in the channel is unread. A claim is a Renew before there is a lease: of a pushed grant (claiming), or inside Enter.
+//
+// In a lane without a Session the service forgets by itself what is gone, lost or was not dropped in time. So where the table says ending, that
+// is over there.
 //
 // A lease ends by itself as well: keepalive.Lease decides between lost and finished (rule K3), and a release that finds it lost
 // answers ErrLeaseLost, whatever the Drop finds.

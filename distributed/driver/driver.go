@@ -28,7 +28,7 @@ type Driver[W any] interface {
 	Look(ctx context.Context, some []*Attempt[W])
 
 	// Drop removes all that the service has of these attempts of one lane, and what a request that was not answered may still bring.
-	// It calls Dropped of each that was answered or may have been carried out, and Denied of each that was refused. The Backend repeats
+	// It calls Dropped of each that was answered or may have been carried out, and DropRefused of each that was refused. The Backend repeats
 	// those that are not over: with the lane's next Drop, which Lane.Retry begins at the latest.
 	Drop(ctx context.Context, some []*Attempt[W])
 
@@ -122,7 +122,7 @@ type Settings struct {
 	DropMost  int    // attempts in one Drop
 	Drops     int    // calls of Drop under way in a lane, beside those of DropsHere
 	DropsHere int    // a Release calls Drop on its own goroutine, which spares it two switches, if fewer are dropped: Drop has to obey its ctx
-	Tells     bool   // a request that is refused sends word to the holder, for which Attempt.Refused is called at once
+	Tells     bool   // a request that is refused sends word to the holder, for which Attempt.Wanted is called at once
 	Counts    bool   // an Enter obeys Request.QueueMost
 	Twice     bool   // a Drop may be under way beside an Enter with the same prev: the service tells which came first
 

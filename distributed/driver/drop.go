@@ -63,8 +63,8 @@ func (a *Attempt[W]) giveUp() {
 	}
 }
 
-// Denied takes a refusal to remove the attempt: who waits for the answer gets it, and the attempt is dropped again.
-func (a *Attempt[W]) Denied(err error) {
+// DropRefused records that the service refused to remove the attempt. Callers that wait for the removal get err, and it is tried again.
+func (a *Attempt[W]) DropRefused(err error) {
 	a.mu.Lock()
 	if a.state != dropping {
 		a.mu.Unlock()

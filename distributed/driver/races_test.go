@@ -441,10 +441,10 @@ func TestARefusalThatComesBeforeTheGrantIsKnown(t *testing.T) {
 	stubbed(t, func(t *testing.T, s *stub) {
 		l := s.lease(t, nil)
 		require.False(t, l.Wanted())
-		AttemptOf[string](l).Refused()
+		AttemptOf[string](l).Wanted()
 		require.True(t, l.Wanted())
 		s.enter = func(a *Attempt[string], _ *Prev[string]) (Standing, error) {
-			a.Refused()
+			a.Wanted()
 			return Standing{Kind: Granted, Sent: time.Now(), Next: Never}, nil
 		}
 		require.True(t, s.lease(t, nil).Wanted())
@@ -776,7 +776,7 @@ func TestAReleaseThatHasNoTimeIsSentAtOnce(t *testing.T) {
 // What is refused is dropped again, but Close does not wait for it.
 func TestCloseDoesNotWaitForARefusedDrop(t *testing.T) {
 	renewedStubbed(t, func(t *testing.T, s *renewedStub) {
-		s.drop = func(a *Attempt[string]) Outcome { a.Denied(errors.New("no right to it")); return Unknown }
+		s.drop = func(a *Attempt[string]) Outcome { a.DropRefused(errors.New("no right to it")); return Unknown }
 		l := s.lease(t, nil)
 		require.False(t, l.StartRelease())
 		time.Sleep(35 * time.Millisecond)

@@ -725,7 +725,7 @@ func (c *simClient) Drop(ctx context.Context, some []*Attempt[simWire]) {
 		if err != nil {
 			a.Dropped(Unknown)
 		} else if c.isDenied(a.Key) {
-			a.Denied(errSimDenied)
+			a.DropRefused(errSimDenied)
 		} else {
 			a.Dropped(was[i])
 		}

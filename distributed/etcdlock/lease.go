@@ -117,7 +117,7 @@ func undropped(a *attempt, err error) {
 	case isUnknown(err):
 		a.Dropped(driver.Unknown)
 	case errors.Is(err, distributed.ErrRefused):
-		a.Denied(err)
+		a.DropRefused(err)
 	}
 }
 

@@ -183,7 +183,7 @@ func (d half) Drop(ctx context.Context, some []*attempt) {
 		case c.Err == nil:
 			a.Dropped(readLeave(c.Reply, a.Wire.parted.Load()))
 		case conn.Classify(c.Err) == conn.Permanent:
-			a.Denied(conn.Unavailable("release", c.Err))
+			a.DropRefused(conn.Unavailable("release", c.Err))
 		default:
 			a.Unanswered(c.Err)
 		}

@@ -57,7 +57,7 @@ func (u *subscription) OnSubscribe(channel string) {
 		if a.Waiting() {
 			a.LookIn(conn.SyncPause(len(all), a.TTL))
 		} else if a.Held() {
-			a.Refused()
+			a.Wanted()
 		}
 	}
 }
@@ -115,7 +115,7 @@ func (u *subscription) OnMessage(channel, text string) {
 	case m.kind == contendedMessage, m.kind == uncontendedMessage:
 		a.Noticed(m.kind == contendedMessage)
 	case m.kind == refusedMessage:
-		a.Refused()
+		a.Wanted()
 	case m.kind == lostMessage:
 		if l := a.Lease(); l != nil {
 			l.RenewBy(time.Now()) // no message is believed (rule R17)

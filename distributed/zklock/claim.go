@@ -169,7 +169,7 @@ func (d half) Drop(ctx context.Context, some []*attempt) {
 		if err == nil {
 			a.Dropped(found)
 		} else if err = lacks("delete", path.Dir(c.path()), err); errors.Is(err, distributed.ErrRefused) {
-			a.Denied(err)
+			a.DropRefused(err)
 		}
 	}
 }

@@ -13,9 +13,14 @@
 // What a tenure holds:
 //
 //	current   the lease that callers work under, that lingers, or that passes from one turn to the next.
-//	outgoing  prev, a lease that is to be released, or whose release is not answered yet. The next Enter names it, so that
+//	outgoing  prev, a lease whose release is to begin, or has no answer yet. The next Enter names it, so that
 //	          the two cannot overtake each other. While there is a prev there is no current lease.
 //	place     a position in the backend's queue. It belongs to the instance: a caller that stops waiting leaves it to the
 //	          next. While there is a place there is no current lease.
 //	users     the callers that work under the current lease.
+//
+// Begin gives each caller its fence, and is the only one above the backends to call Refill (rule T4). What happens is told to the Locker
+// by the functions of Config, whose tag is the *report.Name of the lock: package report counts for Stats.
+//
+// docs/design.md has the rules that comments name.
 package tenure

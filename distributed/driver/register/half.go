@@ -261,7 +261,7 @@ func (d half) Drop(ctx context.Context, some []*attempt) {
 	case unanswered(err):
 		a.Unanswered(err)
 	default:
-		a.Denied(err)
+		a.DropRefused(err)
 	}
 }
 
