@@ -8,8 +8,8 @@ import (
 	"github.com/wllock/wllock/distributed"
 )
 
-// ran has the backend note how a job has ended: the function of a Lead, or of a call WithHoldAtLeast. Nobody waits for that. It comes before the
-// release, so the runs of a key are noted in their order.
+// ran has the backend note how a job has ended: the function of a Lead, or of a call WithHoldAtLeast. No caller waits for that, and
+// the backend keeps the order of fences.
 func (e entered) ran(err error, returned bool) {
 	if e.job == nil {
 		return

@@ -37,6 +37,8 @@
 //	memlock     the backend in memory, and the one to compare with; redislock is the one over Redis
 //
 // docs/backend-howto.md says how to write a backend, and docs/design.md has the rules (K3, T1) that comments name. The packages above are
-// internal/tenure, which decides which callers of an instance use a lease, and internal/hold, what happens inside. Liveness and order are kept apart, as in etcd's concurrency package:
-// a lease is alive as long as it is renewed, however many wait, and a place is kept by heartbeats, whatever the owner does.
+// internal/tenure, which decides which callers of an instance use a lease, and internal/hold, what happens inside.
+//
+// Liveness and order are kept apart, as in etcd's concurrency package: a lease is alive as long as it is renewed, however many wait, and
+// a place is kept by heartbeats, whatever the owner does.
 package distributed

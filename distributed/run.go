@@ -14,8 +14,8 @@ import (
 // keys that were recorded last. All of them are gone RunMemory after the latest run.
 type Recorder interface {
 	Backend
-	// Record notes a run that has ended, in place of the run before of its key. A repeat does no harm. A caller that still holds the lock
-	// knows that no other run of the key is recorded meanwhile.
+	// Record notes a run that has ended, in place of the run before of its key. It changes nothing if a run with a larger fence is kept, so a
+	// repeat, and the record of a run that had lost its lock, may come late.
 	Record(ctx context.Context, r Run) error
 	// Runs returns what is kept of a system's keys that begin with prefix, which is "system:", "system:name:" or a full name, in the order of
 	// the keys. That there is nothing is no error.

@@ -19,7 +19,12 @@ var runCases = recorded([]Case{
 		good.Until, good.Fence = good.Ended().Add(time.Hour), 1<<62+1
 		e.record(good, good)
 		e.runs(system, distributed.Runs{Last: good, Success: good})
+		late := run(system+"n:1", "lock lost")
+		late.Fence = good.Fence - 1
+		e.record(late)
+		e.runs(system, distributed.Runs{Last: good, Success: good})
 		failed = run(system+"n:1", "lock lost")
+		failed.Fence = good.Fence + 1
 		other := run(system+"n:10", distributed.RunOK)
 		e.record(failed, other, run(system+"other:1", distributed.RunOK))
 		both := []distributed.Runs{{Last: failed, Success: good}, {Last: other, Success: other}}

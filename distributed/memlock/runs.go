@@ -24,17 +24,20 @@ func (b *Backend) Record(ctx context.Context, r distributed.Run) error {
 	if err := r.Check(); err != nil {
 		return err
 	}
-	if err := b.answers(ctx); err != nil {
+	if err := b.Ping(ctx); err != nil {
 		return err
 	}
 	b.runs.mu.Lock()
 	defer b.runs.mu.Unlock()
 	kept := distributed.Runs{Last: r}
 	if i := slices.IndexFunc(b.runs.all, func(one distributed.Runs) bool { return one.Last.Key == r.Key }); i >= 0 {
-		kept.Success = b.runs.all[i].Success
+		kept = b.runs.all[i]
 		b.runs.all = slices.Delete(b.runs.all, i, i+1)
 	}
-	if r.Result == distributed.RunOK {
+	if kept.Last.Fence <= r.Fence {
+		kept.Last = r
+	}
+	if r.Result == distributed.RunOK && kept.Success.Fence <= r.Fence {
 		kept.Success = r
 	}
 	b.runs.all, b.runs.at = append(b.runs.all, kept), time.Now()
@@ -46,7 +49,7 @@ func (b *Backend) Record(ctx context.Context, r distributed.Run) error {
 
 // Runs implements distributed.Recorder.
 func (b *Backend) Runs(ctx context.Context, prefix string) ([]distributed.Runs, error) {
-	if err := b.answers(ctx); err != nil {
+	if err := b.Ping(ctx); err != nil {
 		return nil, err
 	}
 	b.runs.mu.Lock()
@@ -57,14 +60,4 @@ func (b *Backend) Runs(ctx context.Context, prefix string) ([]distributed.Runs, 
 	all := slices.DeleteFunc(slices.Clone(b.runs.all), func(one distributed.Runs) bool { return !strings.HasPrefix(one.Last.Key, prefix) })
 	slices.SortFunc(all, func(a, b distributed.Runs) int { return strings.Compare(a.Last.Key, b.Last.Key) })
 	return all, nil
-}
-
-// answers returns why a request gets no answer.
-func (b *Backend) answers(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	err := b.reachable()
-	b.health.exchanged(err)
-	return err
 }

@@ -37,7 +37,8 @@ func (b *Backend) Record(ctx context.Context, r distributed.Run) error {
 	if r.Result == distributed.RunOK {
 		succeeded = 1
 	}
-	c := conn.NewCall(recordScript, runKeys(r.Key), r.Key, text, succeeded, distributed.RunMemory.Milliseconds(), distributed.MaxJobs)
+	c := conn.NewCall(recordScript, runKeys(r.Key), r.Key, text, succeeded, distributed.RunMemory.Milliseconds(), distributed.MaxJobs,
+		fenceArg(&r.Fence))
 	_, err = b.s.ask(ctx, c, conn.OrphanTTL, breakBudget)
 	return err
 }

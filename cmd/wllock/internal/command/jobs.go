@@ -95,7 +95,7 @@ func (a *app) showJobs(ctx context.Context, c *cli.Command, r distributed.Record
 	return err
 }
 
-// record notes how a run under the lock has ended, before the lock is released: so the runs of a key are noted in their order.
+// record notes how a run under the lock has ended, before the lock is released: who sees it free finds the run.
 func (j *job) record(locker *wllock.Locker, lock *wllock.Lock, began time.Time, result string) {
 	r, able := distributed.RecorderOf(locker.Backend())
 	if !able {

@@ -21,13 +21,13 @@ func TestJobs(t *testing.T) {
 	exits(t, 3, env, "run", "cron", "report", "--", "sh", "-c", "exit 3")
 	out, _ := exits(t, 0, env, "jobs")
 	require.Regexp(t, `^JOB +LAST RUN +TOOK +RESULT +HOST +LAST SUCCESS +NEXT
-shop:cron:report +[0-9.]+m?s ago +[0-9.]+m?s +exit 3 +web-1 +never +any time
+shop:cron:report +\S+ ago +\S+ +exit 3 +web-1 +never +any time
 $`, out)
 	exits(t, 0, env, "run", "--hold-at-least", "1h", "cron", "report", "--", "true")
 	exits(t, 0, env, "run", "cron", "other", "--", "true")
 	exits(t, notAcquired, env, "run", "-n", "cron", "report", "--", "true")
 	out, _ = exits(t, 0, env, "jobs", "shop:cron")
-	require.Regexp(t, `(?m)^shop:cron:report +[0-9.]+m?s ago +[0-9.]+m?s +ok +web-1 +[0-9.]+m?s ago +in (1h00m|59m\d\ds)$`, out)
+	require.Regexp(t, `(?m)^shop:cron:report +\S+ ago +\S+ +ok +web-1 +\S+ ago +in (1h00m|59m\d\ds)$`, out)
 
 	out, _ = exits(t, 0, env, "jobs", "--within", "25h")
 	require.Empty(t, out)
