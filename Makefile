@@ -214,7 +214,7 @@ flashsale-pictures: browser servers ## take the pictures of docs/flashsale.md an
 .PHONY: alerts
 alerts: ## test the Prometheus rules with promtool; not a part of test, because Debian has it in the package prometheus (19 MB, 96 MB installed)
 	@tools/need promtool prometheus
-	@cd deploy && promtool check rules alerts.yaml && promtool test rules alerts_test.yaml
+	@cd deploy && promtool check rules alerts.yaml alerts_jobs.yaml && promtool test rules alerts_test.yaml
 
 .PHONY: compiler
 compiler: # the race detector needs cgo, and servers whose clock is set a library

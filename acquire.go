@@ -23,6 +23,7 @@ type entered struct {
 	releaseWait time.Duration   // how long to wait for the answer to the release; 0: not at all
 	fallback    fallback
 	job         *Locker // whose backend notes how the function ends; nil: it is no job
+	onError     bool    // ReleaseOnError
 }
 
 // run runs fn and then releases the lock, however fn ends. It returns the function's error, with what was wrong with the hold.
@@ -64,7 +65,7 @@ func (l *Locker) enter(ctx context.Context, name, key string, opts []CallOption)
 	}
 	e.ctx = e.hold.Inside()
 	if r.options.leads || r.options.least > 0 {
-		e.job = l
+		e.job, e.onError = l, r.options.onError
 	}
 	return e, nil
 }

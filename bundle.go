@@ -171,13 +171,21 @@ func (b *bundle) begin() {
 // run runs fn and then releases the locks, however fn ends. It returns the function's error, with what was wrong with the first hold
 // that was not kept (rule T7).
 func (b *bundle) run(fn Func) (err error) {
+	returned := false
 	defer func() {
+		for i := range b.keys {
+			if h := b.Own(i); h != nil && b.keys[i].options.onError && (err != nil || !returned) {
+				h.CutStay()
+			}
+		}
 		b.Release()
 		if h, reasons := b.Reasons(err); h != nil {
 			err = explain(h, reasons, err)
 		}
 	}()
-	return fn(b.inside)
+	err = fn(b.inside)
+	returned = true
+	return err
 }
 
 // inOrder sorts by the common order and merges requests for the same key: exclusive, unless all of them are shared.

@@ -8,11 +8,14 @@ import (
 	"github.com/wllock/wllock/distributed"
 )
 
-// ran has the backend note how a job has ended: the function of a Lead, or of a call WithHoldAtLeast. No caller waits for that, and
-// the backend keeps the order of fences.
+// ran is for the end of a job: the function of a Lead, or of a call WithHoldAtLeast. The backend notes how it has ended. No caller waits for
+// that, and the backend keeps the order of fences.
 func (e entered) ran(err error, returned bool) {
 	if e.job == nil {
 		return
+	}
+	if e.onError && (err != nil || !returned) {
+		e.hold.CutStay()
 	}
 	h := e.hold
 	run := distributed.Run{

@@ -72,7 +72,11 @@ type candidate struct {
 
 // term waits for the lock and runs the function under it (rule N4). again: it was lost, or the backend is unavailable.
 func (c *candidate) term(ctx context.Context) (again bool, err error) {
+	asked := time.Now()
 	e, err := c.enter(ctx, c.name, c.key, c.opts)
+	if errors.Is(c.last, ErrUnavailable) && time.Since(asked) > c.settings.leaseTTL && c.policy.Suspect() == nil {
+		c.last = nil // the backend was back, and had us wait for the leader
+	}
 	if err == nil {
 		c.last, c.logged, c.pauses = nil, false, 0
 		err, kept := c.lead(e)

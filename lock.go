@@ -10,6 +10,7 @@ type Lock struct {
 	Held
 	locker *Locker
 	ctx    context.Context
+	stays  bool // it is WithHoldAtLeast, and that is not an outer hold's
 
 	mu       sync.Mutex
 	released bool // guarded by mu: Release was called, or the lock was detached
@@ -23,11 +24,19 @@ func (l *Locker) Acquire(ctx context.Context, name, key string, opts ...CallOpti
 	if err != nil {
 		return nil, err
 	}
-	return &Lock{Held: Held{e.hold}, locker: l, ctx: e.ctx}, nil
+	return &Lock{Held: Held{e.hold}, locker: l, ctx: e.ctx, stays: e.job != nil}, nil
 }
 
 // Context descends from that of Acquire, carries the lock (HeldFrom), and ends when the lock is lost.
 func (k *Lock) Context() context.Context { return k.ctx }
+
+// ReleaseEarly is Release without what is left of WithHoldAtLeast, for a job that has failed and may run again.
+func (k *Lock) ReleaseEarly(ctx context.Context) error {
+	if k.stays && ctx != nil {
+		k.hold.CutStay()
+	}
+	return k.Release(ctx)
+}
 
 // Release releases the lock and waits, until ctx ends, for the backend's answer, if the lease goes back to the backend. It
 // returns an error that matches ErrLeaseLost if the lock was lost before, ErrUnavailable if the backend did not answer, and the

@@ -264,6 +264,7 @@ type callOptions struct {
 	maxBatch    int32         // of a batch guard; Unlimited: any number
 	lockTimeMax time.Duration // 0: no cap
 	least       time.Duration // WithHoldAtLeast; 0: none
+	onError     bool          // ReleaseOnError
 	threshold   int
 	fleet       int  // WithFleetThreshold; 0: none
 	hopeless    bool // refuse at once what would wait too long

@@ -16,7 +16,7 @@ import (
 // Choose d longer than the clocks differ, and shorter than the time between two ticks. Do returns when the function has, with
 // its error, and so does Lock.Release. But no caller gets the lock before d has passed, whatever the function returned, not
 // even one of the same Locker. That holds also when the process is killed meanwhile. Then the lock stays taken for d plus at
-// most T/6, 1% and some ms, and never for less than T/2, if WithLockTimeMax is at most d. A function that may run for longer
+// most T/6, 2% and some ms, and never for less than T/2, if WithLockTimeMax is at most d. A function that may run for longer
 // has its lease renewed, which may last for twice d from its last renewal on.
 //
 // The lease is chosen to last for d without being renewed. A backend that grants none that long refuses the call with
@@ -29,12 +29,24 @@ import (
 // it waits for the later. If it fails, they are released at once. With LocalOnly, such a call is not admitted without a lease,
 // because each process would run the job: it gets ErrUnavailable. A guard nested in a hold of the same key counts from the
 // start of that hold. If that asked for less, it is refused at once. With Shared it is an error.
+//
+// A job that has failed need not keep others from the rest of d: see [ReleaseOnError] and [Lock.ReleaseEarly].
 func WithHoldAtLeast(d time.Duration) CallOption {
 	return func(c callOptions) callOptions {
 		if d < 0 || d > maxHoldAtLeast {
 			return c.wrong("WithHoldAtLeast(%v): want 0 (until the function has returned) to %v", d, maxHoldAtLeast)
 		}
 		c.least = d
+		return c
+	}
+}
+
+// ReleaseOnError has a call WithHoldAtLeast release the lock at once if its function returns an error or panics, so that another process, or the
+// next try of this one, can run the job in the same tick. It is for jobs that may run again after they have failed halfway. If the process is
+// killed, the lock stays taken all the same. A nested guard's function does not end the stay of the outer one.
+func ReleaseOnError() CallOption {
+	return func(c callOptions) callOptions {
+		c.onError = true
 		return c
 	}
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // Recorder is an optional ability of a Backend: it keeps how the latest runs of jobs under its locks ended. For each system it keeps the MaxJobs
-// keys that were recorded last. All of them are gone RunMemory after the latest run.
+// keys that were recorded last, each for RunMemory at least. All of them are gone RunMemory after the latest run.
 type Recorder interface {
 	Backend
 	// Record notes a run that has ended, in place of the run before of its key. It changes nothing if a run with a larger fence is kept, so a

@@ -59,7 +59,7 @@ func (s system) attacks(d *database, key string) (refused, allowed []string) {
 		return strings.TrimSpace(d.server.Exec(strings.ReplaceAll(text, "shop", s.name)))
 	}
 	locks, waiters := s.name+".wllock_locks", s.name+".wllock_waiters"
-	for _, table := range []string{locks, waiters, s.name + ".wllock_meta"} {
+	for _, table := range []string{locks, waiters, s.name + ".wllock_meta", s.name + ".wllock_runs"} {
 		refused = append(refused, "SELECT COUNT(*) FROM "+table, "DELETE FROM "+table, "DROP TABLE "+table, "TRUNCATE TABLE "+table,
 			"ALTER TABLE "+table+" ADD COLUMN x int", "CREATE INDEX x ON "+table+" (name)", "SELECT * FROM "+table+" FOR UPDATE", "GRANT SELECT ON "+table+" TO "+s.name)
 	}

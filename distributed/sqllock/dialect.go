@@ -52,7 +52,7 @@ var dialects = map[Dialect]*traits{
 		name: "postgres", quote: `"`, acquire: upsert, again: again, numbered: true, schemas: true, returning: true, atOnce: true,
 		begin: "BEGIN ISOLATION LEVEL READ COMMITTED", commit: "COMMIT",
 		words: []string{"{now}", postgresNow, "{bound}", postgresBound, "{greatest}", "GREATEST", "{lock}", " FOR UPDATE", "{all}", "",
-			"{by name}", "", "{by token}", "", "{or update}", "ON CONFLICT (name) DO UPDATE SET"},
+			"{by name}", "", "{by token}", "", "{or update}", "ON CONFLICT (name) DO UPDATE SET", "{as old}", " AS o", "{old}", "o."},
 		session: `SELECT 0, COALESCE((SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
   WHERE c.oid = to_regclass('{locks}')), ''), {flaw}`,
 		flaws: postgresFlaws, flawed: " WHEN %s THEN '%d ' || %s",
@@ -65,7 +65,8 @@ var dialects = map[Dialect]*traits{
 			// else what is cut off would count as gone.
 			"{lock}", " LIMIT 1 FOR UPDATE", "{all}", " LIMIT 18446744073709551615",
 			// A scan of a small table would lock other locks' rows.
-			"{by name}", " FORCE INDEX (PRIMARY)", "{by token}", " FORCE INDEX (token)", "{or update}", "ON DUPLICATE KEY UPDATE"},
+			"{by name}", " FORCE INDEX (PRIMARY)", "{by token}", " FORCE INDEX (token)", "{or update}", "ON DUPLICATE KEY UPDATE",
+			"{as old}", "", "{old}", ""},
 		// LIMIT 1 is what sql_select_limit=0 does not cut off. DATABASE() is '' at times, which is NULL with EMPTY_STRING_IS_NULL.
 		session: "SELECT @@innodb_lock_wait_timeout, DATABASE(), {flaw} LIMIT 1",
 		moved:   "SHOW SESSION STATUS LIKE 'Com_change_db'", // the one place where MySQL and MariaDB both tell it
@@ -75,7 +76,7 @@ var dialects = map[Dialect]*traits{
 		name: "sqlite", quote: `"`, acquire: upsert, again: again, returning: true, oneWriter: true, prepares: true,
 		begin: sqliteBegin, commit: sqliteCommit,
 		words: []string{"{now}", sqliteNow, "{bound}", "", "{greatest}", "MAX", "{lock}", "", "{all}", "", "{by name}", "", "{by token}", "",
-			"{or update}", "ON CONFLICT (name) DO UPDATE SET"},
+			"{or update}", "ON CONFLICT (name) DO UPDATE SET", "{as old}", " AS o", "{old}", "o."},
 		session: "SELECT 0, '', {flaw}", flaws: sqliteFlaws, flawed: " WHEN %s THEN '%d ' || %s",
 	},
 }
@@ -155,7 +156,7 @@ type statements struct {
 	alter   query
 	peek    query
 
-	queueUp, queueUpLoudly, takeFirst query // of PostgreSQL
+	queueUp, queueUpLoudly, takeFirst, releaseAtOnce, releaseLoudly query // of PostgreSQL
 
 	// With lists for an argument: see list.
 	drop, renew, renewMembers, renewFree, renewFreeSeats, beat, places, leases, seats, owners string
@@ -168,6 +169,7 @@ func newStatements(d Dialect, s *settings) *statements {
 	for q, template := range map[*query]string{
 		&st.acquire: is.acquire, &st.again: is.again, &st.release: release, &st.load: load, &st.entries: entries, &st.store: store, &st.add: add,
 		&st.alter: alter, &st.peek: peek, &st.takeFirst: takeFirst, &st.queueUp: queueUpSilently, &st.queueUpLoudly: queueUpLoudly,
+		&st.releaseAtOnce: releaseSilently, &st.releaseLoudly: releaseLoudly,
 	} {
 		*q = d.compile(st.text(template))
 	}

@@ -207,10 +207,10 @@ func (b *Backend) removed(a *attempt, held bool, err error) {
 	b.poke(a.Wire.name, a)
 }
 
-// release releases owners and returns the names of those that were: on MySQL one, or see releaseUnlocked.
+// release releases owners and returns the names of those that were: on MySQL one, or see releaseUnlocked. SQLite has several in a statement.
 func (b *Backend) release(ctx context.Context, some []*attempt) (map[string]bool, error) {
-	if b.notifies() {
-		return b.releaseAndNotify(ctx, some)
+	if b.is.atOnce {
+		return b.releaseAtOnce(ctx, some)
 	}
 	found := make(map[string]bool, len(some))
 	if len(some) == 1 {

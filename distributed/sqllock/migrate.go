@@ -90,7 +90,7 @@ func withoutComments(text string) string {
 func (s *settings) fill(text string) string { return strings.NewReplacer(s.names()...).Replace(text) }
 
 func (s *settings) names() []string {
-	return []string{"{locks}", s.table("locks"), "{waiters}", s.table("waiters"), "{meta}", s.table("meta"), "{schema}", s.schema, "{prefix}", s.prefix}
+	return []string{"{locks}", s.table("locks"), "{waiters}", s.table("waiters"), "{meta}", s.table("meta"), "{runs}", s.table("runs"), "{schema}", s.schema, "{prefix}", s.prefix}
 }
 
 // createTries is how often a statement is sent that others carry out at the same time. The second time they have committed.

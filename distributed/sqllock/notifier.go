@@ -65,29 +65,6 @@ func (b *Backend) notify(ctx context.Context, q querier, tokens []string) error 
 	return nil
 }
 
-// releaseAndNotify releases owners and notifies the heads of their queues in the same statement. That sees the queue as it was when
-// it began: if somebody has been queued while it waited for the row, the row says so, and a second statement notifies.
-func (b *Backend) releaseAndNotify(ctx context.Context, some []*attempt) (map[string]bool, error) {
-	text, args := b.releaseBatch(some, false)
-	text = strings.Replace(b.st().text(releaseLoudly), "{release}", text, 1)
-	found := make(map[string]bool, len(some))
-	var missed []string
-	err := b.rows(ctx, b.db, text, args, func(scan func(...any) error) error {
-		var name string
-		var queued, notified int
-		err := scan(&name, &queued, &notified)
-		found[name] = true
-		if queued > 0 && notified == 0 {
-			missed = append(missed, name)
-		}
-		return err
-	})
-	if err == nil && len(missed) > 0 {
-		b.notifyHeads(ctx, missed)
-	}
-	return found, b.loud(err)
-}
-
 // notifyHeads notifies the heads of queues. If it fails, they look after a while.
 func (b *Backend) notifyHeads(ctx context.Context, locks []string) {
 	text, names := b.st().list(b.st().text(headsNotified), locks)

@@ -45,7 +45,8 @@ const (
 // WithLogger sets the logger for warnings (default: none). Nil is refused.
 func WithLogger(log *slog.Logger) Option { return func(s *settings) { s.log = log } }
 
-// WithTable sets what the names of the tables begin with (default [DefaultTable]): wllock_locks, wllock_waiters and wllock_meta.
+// WithTable sets what the names of the tables begin with (default [DefaultTable]): wllock_locks, wllock_waiters, wllock_meta and
+// wllock_runs.
 func WithTable(prefix string) Option { return func(s *settings) { s.prefix = prefix } }
 
 // WithSchema sets where the tables are (default: where the connection looks first): a schema of PostgreSQL, a database of MySQL, an

@@ -2,6 +2,8 @@ package sqllock
 
 import (
 	"context"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
@@ -54,6 +56,52 @@ func (b *Backend) queueAtOnce(ctx context.Context, c *claim) (a answer, done boo
 	}
 	return a, true, nil
 }
+
+// releaseAtOnce releases owners in one statement, whose text is the same for any number: each connection reads and plans it once. It notifies
+// the heads of their queues, and sees the queue as it was when it began: if a waiter has been queued while it waited for the row, the row says so,
+// and a second statement notifies.
+func (b *Backend) releaseAtOnce(ctx context.Context, some []*attempt) (map[string]bool, error) {
+	var names, tokens, last, drawn []string
+	for _, a := range some {
+		h := handleOf(a)
+		names, tokens = append(names, a.Wire.name), append(tokens, h.token)
+		last, drawn = append(last, strconv.FormatInt(h.last, 10)), append(drawn, strconv.FormatInt(h.drawn, 10))
+	}
+	loudly, text := b.notifies(), b.st().releaseAtOnce.text
+	if loudly {
+		text = b.st().releaseLoudly.text
+	}
+	found := make(map[string]bool, len(some))
+	var missed []string
+	err := b.rows(ctx, b.db, text, []any{array(names), array(tokens), array(last), array(drawn)}, func(scan func(...any) error) error {
+		var name string
+		var queued, notified int
+		err := scan(&name, &queued, &notified)
+		found[name] = true
+		if loudly && queued > 0 && notified == 0 {
+			missed = append(missed, name)
+		}
+		return err
+	})
+	if err == nil && len(missed) > 0 {
+		b.notifyHeads(ctx, missed)
+	}
+	return found, b.loud(err)
+}
+
+// array is an array as PostgreSQL reads it, whatever the driver.
+func array(items []string) string {
+	var text strings.Builder
+	for i, item := range items {
+		if i > 0 {
+			text.WriteByte(',')
+		}
+		text.WriteString(`"` + quoted.Replace(item) + `"`)
+	}
+	return "{" + text.String() + "}"
+}
+
+var quoted = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
 // takeAtOnce is take in one statement. done is false if a transaction has to decide.
 func (b *Backend) takeAtOnce(ctx context.Context, c *claim) (a answer, done bool, err error) {

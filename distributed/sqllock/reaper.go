@@ -52,6 +52,12 @@ func (b *Backend) reapTurn(ctx context.Context) error {
 		}
 		return err
 	})
+	if err == nil && mine == 1 {
+		err = b.aside(ctx, "reap", func(ctx context.Context) error {
+			_, err := r.exec(ctx, forgetOldRuns, micros(distributed.RunMemory))
+			return err
+		})
+	}
 	for after, n := "", reapRange; err == nil && mine == 1 && n == reapRange; {
 		start := time.Now()
 		err = b.reaping(ctx, func(ctx context.Context) (err error) {

@@ -145,9 +145,18 @@ const heads = `SELECT w.name, w.token FROM {waiters} w WHERE w.state = 0 AND w.e
 const pgNotify = "pg_notify('wllock_' || lower(split_part(h.token, '.', 1)), h.token)"
 
 const (
-	// releaseLoudly releases owners by releaseMany, and notifies the heads of their queues.
-	releaseLoudly = `WITH r AS ({release} RETURNING name, queued), h AS (` + heads + ` AND w.name IN (SELECT name FROM r WHERE queued > 0))
-SELECT r.name, r.queued, (SELECT COUNT(` + pgNotify + `) FROM h WHERE h.name = r.name) FROM r`
+	// releaseOwners is release for any number of owners of PostgreSQL's. The arrays: 1 names  2 tokens  3 the last fences of their blocks  4 the
+	// last that they have drawn
+	releaseOwners = `WITH r AS (
+  UPDATE {locks} l SET fence = CASE WHEN l.fence = o.last THEN o.drawn ELSE l.fence END, owner = '', update_time = {now}
+  FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[]) AS o (name, token, last, drawn)
+  WHERE l.name = o.name COLLATE "C" AND l.owner = o.token COLLATE "C" RETURNING l.name, l.queued)`
+
+	releaseSilently = releaseOwners + ` SELECT name, queued, 0 FROM r`
+
+	// releaseLoudly notifies the heads of their queues. Where no queue is, none is looked for.
+	releaseLoudly = releaseOwners + `, h AS (` + heads + ` AND w.name IN (SELECT name FROM r WHERE queued > 0))
+SELECT r.name, r.queued, CASE WHEN r.queued > 0 THEN (SELECT COUNT(` + pgNotify + `) FROM h WHERE h.name = r.name) ELSE 0 END FROM r`
 
 	headsNotified = `SELECT ` + pgNotify + ` FROM (` + heads + ` AND w.name IN ({list})) h`
 )
@@ -270,6 +279,19 @@ const (
 	// noteTTL notes one that is in use: 1 name  2 TTL  3 for how long. ttls are those of a system, whose names lie between two.
 	noteTTL = `INSERT INTO {meta} (name, value, expires_at) VALUES ($1, $2, {now} + $3) {or update} expires_at = {now} + $3`
 	ttls    = `SELECT value FROM {meta} WHERE name >= $1 AND name < $2 AND expires_at > {now}`
+
+	// recordRun notes how a run has ended, unless that of a larger fence is there. MySQL carries out the assignments from left to right.
+	// 1 name  2 fence  3 text  4 the fence, or -1 if the run has failed  5 the text, or ''
+	recordRun = `INSERT INTO {runs}{as old} (name, fence, latest, succeeded, success, update_time) VALUES ($1, $2, $3, $4, $5, {now}) {or update}
+latest = CASE WHEN {old}fence <= $2 THEN $3 ELSE {old}latest END, fence = CASE WHEN {old}fence <= $2 THEN $2 ELSE {old}fence END,
+success = CASE WHEN {old}succeeded <= $4 THEN $5 ELSE {old}success END,
+succeeded = CASE WHEN {old}succeeded <= $4 THEN $4 ELSE {old}succeeded END, update_time = {now}`
+
+	// latestRuns are those of the names in a span that were recorded last, so many, and moreRuns those that were recorded before them.
+	latestRuns    = `SELECT latest, success FROM {runs} WHERE name >= $1 AND name < $2 ORDER BY update_time DESC LIMIT $3`
+	moreRuns      = `SELECT name FROM {runs} WHERE name >= $1 AND name < $2 ORDER BY update_time DESC LIMIT 1000 OFFSET $3`
+	forgetRuns    = `DELETE FROM {runs} WHERE name IN ({list})`
+	forgetOldRuns = `DELETE FROM {runs} WHERE update_time < {now} - $1`
 
 	format       = `SELECT value FROM {meta} WHERE name = 'version'`
 	removePlace  = `DELETE FROM {waiters} WHERE name = $1 AND ticket = $2`

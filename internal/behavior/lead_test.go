@@ -116,6 +116,28 @@ func TestLeadWaitsForTheBackend(t *testing.T) { // rule N4
 	}
 }
 
+// What is over is not why a candidate does not lead: the backend was away for a minute, and it has waited for another leader since.
+func TestLeadForgetsAnOutage(t *testing.T) { // rule N4
+	bubble(t, "", func(t *testing.T) {
+		b := memlock.New()
+		l, leader := lockerOn(t, b), lockerOn(t, b)
+		b.Partition(true)
+		time.AfterFunc(time.Minute, func() {
+			b.Partition(false)
+			_ = leader.Lead(t.Context(), "n", "k", takes(time.Hour))
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		err := l.Lead(ctx, "n", "k", never(t))
+		cancel()
+		require.ErrorIs(t, err, wllock.ErrUnavailable, "it is away")
+		ctx, cancel = context.WithTimeout(t.Context(), 45*time.Minute)
+		defer cancel()
+		err = l.Lead(ctx, "n", "k", never(t))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NotErrorIs(t, err, wllock.ErrUnavailable)
+	})
+}
+
 func TestLeaderWithoutALease(t *testing.T) { // rule N1
 	scene(t, "does not go on", func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
 		terms := 0

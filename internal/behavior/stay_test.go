@@ -299,3 +299,50 @@ func TestCloseDoesNotWaitAndTheLockStaysTaken(t *testing.T) { // rule N3
 		}
 	}
 }
+
+// A job that has failed gives back the rest of its time, if it was asked to: nothing else does.
+func TestAFailedJobGivesItsTimeBack(t *testing.T) { // rule N2
+	own := errors.New("own")
+	fails := func(context.Context) error { return own }
+	for name, c := range map[string]struct {
+		run  func(*testing.T, *wllock.Locker) error
+		stay time.Duration
+	}{
+		"error": {func(t *testing.T, l *wllock.Locker) error {
+			return l.Do(t.Context(), "n", "k", fails, atLeast, wllock.ReleaseOnError())
+		}, 0},
+		"success": {func(t *testing.T, l *wllock.Locker) error {
+			return l.Do(t.Context(), "n", "k", nothing, atLeast, wllock.ReleaseOnError())
+		}, least},
+		"all": {func(t *testing.T, l *wllock.Locker) error {
+			return l.DoAll(t.Context(), keys("k", "m"), fails, atLeast, wllock.ReleaseOnError())
+		}, 0},
+		"all, success": {func(t *testing.T, l *wllock.Locker) error {
+			return l.DoAll(t.Context(), keys("k", "m"), nothing, atLeast, wllock.ReleaseOnError())
+		}, least},
+		"panic": {func(t *testing.T, l *wllock.Locker) (err error) {
+			defer func() { err = recover().(error) }()
+			return l.Do(t.Context(), "n", "k", func(context.Context) error { panic(own) }, atLeast, wllock.ReleaseOnError())
+		}, 0},
+		"a guard inside": {func(t *testing.T, l *wllock.Locker) error {
+			return l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+				require.ErrorIs(t, l.Do(ctx, "n", "k", fails, wllock.ReleaseOnError()), own)
+				k, err := l.Acquire(ctx, "n", "k")
+				require.NoError(t, err)
+				return k.ReleaseEarly(ctx)
+			}, atLeast)
+		}, least},
+		"an acquired lock": {func(t *testing.T, l *wllock.Locker) error {
+			k := acquire(t, l, "k", atLeast)
+			require.Error(t, k.ReleaseEarly(nil)) //lint:ignore SA1012 that is the test
+			return k.ReleaseEarly(t.Context())
+		}, 0},
+	} {
+		scene(t, name, func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
+			if err := c.run(t, l); err != nil {
+				require.Equal(t, own, err)
+			}
+			require.Equal(t, c.stay, freeAfter(t, lockerOn(t, b)))
+		})
+	}
+}

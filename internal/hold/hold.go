@@ -64,6 +64,7 @@ type Hold struct {
 	overstayed atomic.Bool // LockTimeMax has passed
 	lostLease  atomic.Bool // LeaseLost has been called
 	detached   atomic.Bool // GiveAway has succeeded
+	cut        atomic.Bool // CutStay has been called
 
 	// Written by the caller until it is let in. From then on turn and tenure are for the winner of tenure.End, the others are read only.
 	turn      turn
@@ -117,8 +118,13 @@ func (h *Hold) Fence() uint64 { return h.use.Fence() }
 // Handoff reports that the caller was served from a running tenure.
 func (h *Hold) Handoff() bool { return h.use.Handoff() }
 
-// Least is how long the lock stays taken at least.
-func (h *Hold) Least() time.Duration { return h.use.Least() }
+// Least is how long the lock stays taken at least, unless that was cut.
+func (h *Hold) Least() time.Duration {
+	if h.cut.Load() {
+		return 0
+	}
+	return h.use.Least()
+}
 
 // Began is when the caller was let in.
 func (h *Hold) Began() time.Time { return h.use.Began() }

@@ -28,9 +28,12 @@ func (h *Hold) overstay() { // rule T6
 	h.warn("lock held for longer than its maximum")
 }
 
+// CutStay has the hold end with its functions, however long it was to stay. It is for those inside.
+func (h *Hold) CutStay() { h.cut.Store(true) }
+
 // stay reports that the lock stays taken although its function has returned: the hold ends when the time has come, or with its lease.
 func (h *Hold) stay(now time.Time) bool { // rule N2
-	if h.use.Least() == 0 || h.together != nil && h.together.innermost.Load() == nil { // a DoAll that has failed, whose function has not run
+	if h.Least() == 0 || h.together != nil && h.together.innermost.Load() == nil { // a DoAll that has failed, whose function has not run
 		return false
 	}
 	h.limitTo(h.use.Stays()) // before Stay: from then on LeaseLost may come, and takes it back

@@ -1,7 +1,7 @@
 -- The tables of sqllock on MySQL 8 and MariaDB 10.6, or later. sqllock.Migrate runs these statements; so may your own migrations.
--- {locks}, {waiters} and {meta} are wllock_locks, wllock_waiters and wllock_meta, or as WithTable and WithSchema say.
+-- {locks}, {waiters}, {meta} and {runs} are wllock_locks, wllock_waiters, wllock_meta and wllock_runs, or as WithTable and WithSchema say.
 --
--- Least privileges of the application: SELECT, INSERT, UPDATE, DELETE on the three tables.
+-- Least privileges of the application: SELECT, INSERT, UPDATE, DELETE on the four tables.
 --
 -- Times are microseconds since 1970 by the clock of the database, in UTC. Names are bytes, because collations of text take some
 -- different names for equal; to read them: CONVERT(name USING utf8mb4).
@@ -46,6 +46,16 @@ CREATE TABLE IF NOT EXISTS {meta} (
   name       VARBINARY(190) NOT NULL PRIMARY KEY,
   value      BIGINT NOT NULL,
   expires_at BIGINT NOT NULL DEFAULT 0
+) ENGINE = InnoDB;
+
+-- How the latest runs under locks ended, for "wllock jobs". Locks do without this table.
+CREATE TABLE IF NOT EXISTS {runs} (
+  name        VARBINARY(190) NOT NULL PRIMARY KEY,  -- as in {locks}
+  fence       BIGINT NOT NULL,                      -- of the latest run
+  latest      BLOB NOT NULL,                        -- it, as JSON
+  succeeded   BIGINT NOT NULL,                      -- the fence of the latest run that has succeeded; -1: none has
+  success     BLOB NOT NULL,                        -- it, as JSON; '': none
+  update_time BIGINT NOT NULL
 ) ENGINE = InnoDB;
 
 INSERT IGNORE INTO {meta} (name, value) VALUES ('version', 1), ('reaper', 0);

@@ -1,7 +1,7 @@
 -- The tables of sqllock on PostgreSQL 13 or later. sqllock.Migrate runs these statements; so may your own migrations.
--- {locks}, {waiters} and {meta} are wllock_locks, wllock_waiters and wllock_meta, or as WithTable and WithSchema say.
+-- {locks}, {waiters}, {meta} and {runs} are wllock_locks, wllock_waiters, wllock_meta and wllock_runs, or as WithTable and WithSchema say.
 --
--- Least privileges of the application: SELECT, INSERT, UPDATE, DELETE on the three tables, and USAGE on their schema. With a
+-- Least privileges of the application: SELECT, INSERT, UPDATE, DELETE on the four tables, and USAGE on their schema. With a
 -- Notifier nothing more: everybody may LISTEN and NOTIFY.
 --
 -- Times are microseconds since 1970 by the clock of the database.
@@ -46,6 +46,16 @@ CREATE TABLE IF NOT EXISTS {meta} (
   name       text COLLATE "C" PRIMARY KEY,
   value      bigint NOT NULL,
   expires_at bigint NOT NULL DEFAULT 0
+);
+
+-- How the latest runs under locks ended, for "wllock jobs". Locks do without this table.
+CREATE TABLE IF NOT EXISTS {runs} (
+  name        text COLLATE "C" PRIMARY KEY,  -- as in {locks}
+  fence       bigint NOT NULL,               -- of the latest run
+  latest      text NOT NULL,                 -- it, as JSON
+  succeeded   bigint NOT NULL,               -- the fence of the latest run that has succeeded; -1: none has
+  success     text NOT NULL,                 -- it, as JSON; '': none
+  update_time bigint NOT NULL
 );
 
 INSERT INTO {meta} (name, value) VALUES ('version', 1), ('reaper', 0) ON CONFLICT DO NOTHING;

@@ -1,5 +1,5 @@
 -- The tables of sqllock on SQLite 3.35 or later. sqllock.Migrate runs these statements; so may your own migrations.
--- {locks}, {waiters} and {meta} are wllock_locks, wllock_waiters and wllock_meta, or as WithTable and WithSchema say.
+-- {locks}, {waiters}, {meta} and {runs} are wllock_locks, wllock_waiters, wllock_meta and wllock_runs, or as WithTable and WithSchema say.
 --
 -- Least privileges of the application: to read and write the file and its directory. The file is on a disk of this machine.
 --
@@ -44,6 +44,16 @@ CREATE TABLE IF NOT EXISTS {meta} (
   name       TEXT NOT NULL PRIMARY KEY,
   value      INTEGER NOT NULL,
   expires_at INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+
+-- How the latest runs under locks ended, for "wllock jobs". Locks do without this table.
+CREATE TABLE IF NOT EXISTS {runs} (
+  name        TEXT NOT NULL PRIMARY KEY,  -- as in {locks}
+  fence       INTEGER NOT NULL,           -- of the latest run
+  latest      TEXT NOT NULL,              -- it, as JSON
+  succeeded   INTEGER NOT NULL,           -- the fence of the latest run that has succeeded; -1: none has
+  success     TEXT NOT NULL,              -- it, as JSON; '': none
+  update_time INTEGER NOT NULL
 ) WITHOUT ROWID;
 
 INSERT OR IGNORE INTO {meta} (name, value) VALUES ('version', 1), ('reaper', 0);

@@ -133,6 +133,9 @@ func (b bounded) Break(ctx context.Context, found distributed.Inspection, by, re
 	return broken, b.told(err)
 }
 
+// Unwrap returns the backend, for its other abilities.
+func (b bounded) Unwrap() distributed.Backend { return b.Inspector }
+
 // openError tells a wrong setting from a backend that is away.
 func openError(err error) error {
 	if _, wrong := errors.AsType[*config.Error](err); wrong || !errors.Is(err, distributed.ErrUnavailable) {

@@ -63,7 +63,7 @@ func (a *app) breakOne(ctx context.Context, c *cli.Command, i distributed.Inspec
 	if err != nil {
 		return err
 	}
-	show.Who(a.err, a.shownOf(found), time.Now())
+	show.Who(a.err, a.shownOf(found), distributed.Runs{}, time.Now())
 	if !found.Held() {
 		return &exit{code: no}
 	}

@@ -83,7 +83,7 @@ func (a *app) migrate() *cli.Command {
 			if err := migrate(ctx, u); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintln(a.out, "the tables wllock_locks, wllock_waiters and wllock_meta are there")
+			_, err = fmt.Fprintln(a.out, "the tables wllock_locks, wllock_waiters, wllock_meta and wllock_runs are there")
 			return err
 		},
 	}

@@ -159,7 +159,7 @@ func TestDoctorOfDatabases(t *testing.T) {
 			require.Regexp(t, "error: .*wllock migrate", finds(t, wrong, env)["access"], name)
 		}
 		out, _ := exits(t, 0, env, "migrate")
-		require.Contains(t, out, "wllock_meta are there\n")
+		require.Contains(t, out, "wllock_runs are there\n")
 		_, found := examined(t, env)
 		fine := []string{"access", "unused rows", "file", "tables"}
 		if name != "sqlite" {

@@ -21,9 +21,13 @@ func (a *app) jobs() *cli.Command {
 		Name: "jobs", Usage: "show how the latest runs under locks ended", ArgsUsage: "[SYSTEM[:NAME] | NAME KEY | SYSTEM:NAME:KEY]", Description: jobsDescription,
 		Flags: []cli.Flag{
 			&cli.DurationFlag{Name: "within", HideDefault: true, Usage: "exit with 1 unless each job has succeeded within that time"},
+			&cli.BoolFlag{Name: "metrics", Usage: "for Prometheus: gauges, as the textfile collector of its node exporter reads them"},
 			jsonFlag, showKeysFlag,
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
+			if c.Bool("metrics") && (c.Bool("json") || c.IsSet("within")) {
+				return usageError("--metrics excludes --json and --within: an alert says what is late")
+			}
 			if d := c.Duration("within"); c.IsSet("within") && d <= 0 {
 				return usageError("--within %v: want more than 0s", d)
 			}
@@ -84,6 +88,8 @@ func (a *app) showJobs(ctx context.Context, c *cli.Command, r distributed.Record
 		all[i].Last.Key = a.shown(all[i].Last.Key)
 	}
 	switch {
+	case c.Bool("metrics"):
+		return show.JobMetrics(a.out, all)
 	case c.Bool("json"):
 		err = show.JSON(a.out, show.Jobs(all))
 	case len(all) > 0:
@@ -93,6 +99,19 @@ func (a *app) showJobs(ctx context.Context, c *cli.Command, r distributed.Record
 		return &exit{code: no}
 	}
 	return err
+}
+
+// runsOf are the latest runs under a lock, none if the backend does not tell: they are said beside what was asked for.
+func runsOf(ctx context.Context, i distributed.Inspector, full string) (runs distributed.Runs) {
+	if r, able := distributed.RecorderOf(i); able {
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		all, _ := r.Runs(ctx, full)
+		if n := slices.IndexFunc(all, func(one distributed.Runs) bool { return one.Last.Key == full }); n >= 0 {
+			runs = all[n]
+		}
+	}
+	return runs
 }
 
 // record notes how a run under the lock has ended, before the lock is released: who sees it free finds the run.

@@ -43,13 +43,14 @@ func (a *app) showOne(ctx context.Context, c *cli.Command, i distributed.Inspect
 	if err != nil {
 		return err
 	}
+	runs := runsOf(ctx, i, found.Key)
 	found = a.shownOf(found)
 	if c.Bool("json") {
-		if err := show.JSON(a.out, show.NewLock(found)); err != nil {
+		if err := show.JSON(a.out, show.NewLockAndRuns(found, runs, time.Now())); err != nil {
 			return err
 		}
 	} else {
-		show.Who(a.out, found, time.Now())
+		show.Who(a.out, found, runs, time.Now())
 	}
 	if !found.Held() {
 		return &exit{code: no}

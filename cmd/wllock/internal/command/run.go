@@ -20,6 +20,7 @@ import (
 	"github.com/wllock/wllock/cmd/wllock/internal/child"
 	"github.com/wllock/wllock/cmd/wllock/internal/show"
 	"github.com/wllock/wllock/config"
+	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/identity"
 )
 
@@ -42,6 +43,7 @@ func (a *app) run() *cli.Command {
 			&cli.BoolFlag{Name: "s", Aliases: []string{"shared"}, Usage: "a read lock: beside other readers"},
 			&cli.IntFlag{Name: "permits", HideDefault: true, Usage: "be one of `N` holders at a time; all have to give the same number"},
 			&cli.DurationFlag{Name: "hold-at-least", HideDefault: true, Usage: "keep the lock taken so long from its start, also if the command ends before"},
+			&cli.BoolFlag{Name: "retry-failed", Usage: "with --hold-at-least: if the command fails, the lock is free at once, for another try"},
 			&cli.DurationFlag{Name: "lock-time-max", HideDefault: true, Usage: "end the command when it has run so long (default: never)"},
 			&cli.DurationFlag{Name: "grace", Value: 5 * time.Second, Usage: "time between SIGTERM and SIGKILL when the lock is lost"},
 		),
@@ -82,6 +84,7 @@ type job struct {
 	token     wllock.Token // of the lock, which was taken before; "": it is acquired
 	grace     time.Duration
 	least     time.Duration // --hold-at-least
+	retry     bool          // --retry-failed
 	conflict  int           // exit code when others have the lock
 	quiet     bool          // about that
 	opts      []wllock.CallOption
@@ -143,6 +146,8 @@ func (a *app) newJob(c *cli.Command) (*job, error) {
 		return nil, usageError("want NAME KEY -- COMMAND, or NAME KEY alone: see wllock help run")
 	case c.Bool("n") && c.IsSet("w"):
 		return nil, usageError("-n and -w exclude each other")
+	case c.Bool("retry-failed") && !c.IsSet("hold-at-least"):
+		return nil, usageError("--retry-failed goes with --hold-at-least: without that, the lock is free when the command ends")
 	case c.Bool("s") && c.IsSet("hold-at-least"):
 		return nil, usageError("--shared and --hold-at-least exclude each other")
 	case c.Bool("s") && c.IsSet("permits"):
@@ -186,7 +191,7 @@ func (a *app) newJob(c *cli.Command) (*job, error) {
 		settings.Instance = instanceOf(path)
 	}
 	return &job{
-		app: a, path: path, name: args[0], key: args[1], token: token, grace: c.Duration("grace"), least: c.Duration("hold-at-least"), conflict: c.Int("E"),
+		app: a, path: path, name: args[0], key: args[1], token: token, grace: c.Duration("grace"), least: c.Duration("hold-at-least"), retry: c.Bool("retry-failed"), conflict: c.Int("E"),
 		quiet: c.Bool("q"), opts: callOptions(c), settings: settings, signals: make(chan os.Signal, signalRoom),
 	}, nil
 }
@@ -242,7 +247,7 @@ func (j *job) acquire(ctx context.Context, timeout time.Duration, cancel context
 			}
 		case got := <-done:
 			if ended != nil && got.lock != nil { // the grant came first: it is given back
-				_ = release(got.lock)
+				_ = timely(got.lock.ReleaseEarly)
 			}
 			return got.locker, got.lock, cmp.Or(ended, got.err)
 		}
@@ -295,22 +300,26 @@ func (j *job) refusal(err error) error {
 // under runs the command under the lock, and notes how it has ended.
 func (j *job) under(locker *wllock.Locker, lock *wllock.Lock) error {
 	if err := context.Cause(lock.Context()); err != nil { // wllock stood still meanwhile
-		_ = release(lock)
+		_ = timely(lock.ReleaseEarly)
 		return &exit{lost, err}
 	}
 	j.notice(child.StopSignals())
 	began := time.Now()
 	c, err := child.Start(j.path, j.app.after, environment(j.app.environ, lock))
 	if err != nil {
-		_ = release(lock)
+		_ = timely(lock.ReleaseEarly) // nothing has run
 		return refusal(err)
 	}
 	if !j.watch(c, lock) {
 		j.record(locker, lock, began, "lock lost")
 		return j.lost(lock)
 	}
-	j.record(locker, lock, began, resultOf(c))
-	if err := j.release(lock, fmt.Sprintf("the command ended, with %d", c.Code())); err != nil {
+	result, release := resultOf(c), lock.Release
+	if j.retry && result != distributed.RunOK {
+		j.least, release = 0, lock.ReleaseEarly
+	}
+	j.record(locker, lock, began, result)
+	if err := j.release(release, fmt.Sprintf("the command ended, with %d", c.Code())); err != nil {
 		return err
 	}
 	if s := c.Signal(); s != nil {
@@ -320,8 +329,8 @@ func (j *job) under(locker *wllock.Locker, lock *wllock.Lock) error {
 }
 
 // release gives the lock back. The error is that it had been lost before what happened last.
-func (j *job) release(lock *wllock.Lock, last string) error {
-	switch err := release(lock); {
+func (j *job) release(release func(context.Context) error, last string) error {
+	switch err := timely(release); {
 	case errors.Is(err, wllock.ErrLeaseLost):
 		return &exit{lost, fmt.Errorf("the lock was lost before %s: %w", last, err)}
 	case err != nil:
@@ -332,7 +341,7 @@ func (j *job) release(lock *wllock.Lock, last string) error {
 
 // lost ends a run whose lock was lost, which has been said. It says who broke the lock, if somebody did.
 func (j *job) lost(lock *wllock.Lock) error {
-	if e, ok := errors.AsType[*wllock.Error](release(lock)); ok && e.Broken != nil {
+	if e, ok := errors.AsType[*wllock.Error](timely(lock.Release)); ok && e.Broken != nil {
 		j.app.say("the lock was broken: %s", show.Broken(*e.Broken))
 	}
 	return &exit{code: lost}
@@ -347,7 +356,7 @@ func (j *job) hold(lock *wllock.Lock) error {
 			if !child.Ends(s) {
 				continue
 			}
-			if err := j.release(lock, "its end, by a signal"); err != nil {
+			if err := j.release(lock.Release, "its end, by a signal"); err != nil {
 				return err
 			}
 			if s == os.Interrupt || s == syscall.SIGTERM {
@@ -416,8 +425,6 @@ func environment(own []string, lock *wllock.Lock) []string {
 	}
 	return append(env, keyVariable+"="+lock.Key(), fenceVariable+"="+strconv.FormatUint(lock.Fence(), 10), pidVariable+"="+strconv.Itoa(os.Getpid()))
 }
-
-func release(lock *wllock.Lock) error { return timely(lock.Release) }
 
 // timely gives the backend some time to answer.
 func timely(f func(context.Context) error) error {

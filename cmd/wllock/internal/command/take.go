@@ -56,7 +56,7 @@ func (a *app) takeAction(ctx context.Context, c *cli.Command) error {
 		case errors.Is(err, wllock.ErrLeaseLost):
 			return &exit{lost, err}
 		case err != nil:
-			_ = release(lock) // unless that was done
+			_ = timely(lock.Release) // unless that was done
 			return refusal(err)
 		}
 		if _, err := fmt.Fprintln(a.out, string(token)); err != nil { // nobody has it

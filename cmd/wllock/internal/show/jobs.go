@@ -3,6 +3,8 @@ package show
 import (
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -32,17 +34,17 @@ type Run struct {
 func Jobs(all []distributed.Runs) []Job {
 	jobs := make([]Job, len(all))
 	for i, r := range all {
-		jobs[i] = Job{Key: r.Last.Key, Last: newRun(r.Last)}
-		if !r.Success.Began.IsZero() {
-			success := newRun(r.Success)
-			jobs[i].Success = &success
-		}
+		jobs[i] = Job{Key: r.Last.Key, Last: *newRun(r.Last), Success: newRun(r.Success)}
 	}
 	return jobs
 }
 
-func newRun(r distributed.Run) Run {
-	return Run{
+// newRun returns nil for none.
+func newRun(r distributed.Run) *Run {
+	if r.Began.IsZero() {
+		return nil
+	}
+	return &Run{
 		Instance: r.Instance, Host: Host(r.Instance), Began: utc(r.Began), Ended: utc(r.Ended()), TookMS: r.Took.Milliseconds(), Result: r.Result,
 		Until: utc(r.Until), Fence: number(r.Fence),
 	}
@@ -53,17 +55,57 @@ func JobTable(w io.Writer, all []distributed.Runs, now time.Time) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "JOB\tLAST RUN\tTOOK\tRESULT\tHOST\tLAST SUCCESS\tNEXT")
 	for _, r := range all {
-		success, next := "never", "any time"
-		if !r.Success.Began.IsZero() {
-			success = ago(r.Success.Ended(), now)
-		}
+		next := "any time"
 		if r.Last.Until.After(now) {
 			next = "in " + Short(r.Last.Until.Sub(now))
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", Text(r.Last.Key), ago(r.Last.Ended(), now), Short(r.Last.Took), Text(r.Last.Result),
-			Text(Host(r.Last.Instance)), success, next)
+			Text(Host(r.Last.Instance)), lastSuccess(r, now), next)
 	}
 	return table.Flush()
+}
+
+// jobMetrics are the gauges of a job, in Prometheus's names.
+var jobMetrics = []struct {
+	name, help string
+	value      func(distributed.Runs) float64
+}{
+	{"wllock_job_last_success_timestamp_seconds", "When the latest run of the job that has succeeded ended, 0 if none has.", func(r distributed.Runs) float64 {
+		if r.Success.Began.IsZero() {
+			return 0
+		}
+		return float64(r.Success.Ended().UnixMilli()) / 1000
+	}},
+	{"wllock_job_last_run_timestamp_seconds", "When the latest run of the job ended.", func(r distributed.Runs) float64 {
+		return float64(r.Last.Ended().UnixMilli()) / 1000
+	}},
+	{"wllock_job_last_run_duration_seconds", "How long the latest run of the job took.", func(r distributed.Runs) float64 { return r.Last.Took.Seconds() }},
+}
+
+// label escapes a text as Prometheus's format asks for.
+var label = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
+
+// JobMetrics writes what is kept of runs in the text format of Prometheus.
+func JobMetrics(w io.Writer, all []distributed.Runs) error {
+	var text strings.Builder
+	for _, m := range jobMetrics {
+		fmt.Fprintf(&text, "# HELP %s %s\n# TYPE %s gauge\n", m.name, m.help, m.name)
+		for _, r := range all {
+			system, rest, _ := strings.Cut(r.Last.Key, ":")
+			name, key, _ := strings.Cut(rest, ":")
+			fmt.Fprintf(&text, "%s{wllock_system=\"%s\",wllock_name=\"%s\",wllock_key=\"%s\"} %s\n", m.name, label.Replace(system), label.Replace(name),
+				label.Replace(key), strconv.FormatFloat(m.value(r), 'f', -1, 64))
+		}
+	}
+	_, err := io.WriteString(w, text.String())
+	return err
+}
+
+func lastSuccess(r distributed.Runs, now time.Time) string {
+	if r.Success.Began.IsZero() {
+		return "never"
+	}
+	return ago(r.Success.Ended(), now)
 }
 
 // ago is how long ago something was, by a clock that another machine may be ahead of.

@@ -25,6 +25,10 @@ type Lock struct {
 	Waiting     int       `json:"waiting"`
 	Waiters     []Person  `json:"waiters,omitempty"` // the first in the queue
 	Broken      *Break    `json:"broken,omitempty"`
+
+	LastAcquired time.Time `json:"last_acquired,omitzero"` // of a free lock
+	LastRun      *Run      `json:"last_run,omitempty"`
+	LastSuccess  *Run      `json:"last_success,omitempty"`
 }
 
 // Person is a holder or a waiter.
@@ -48,7 +52,14 @@ type Break struct {
 	Fence  string    `json:"fence,omitempty"`
 }
 
-// NewLock returns what programs get.
+// NewLockAndRuns returns what programs get of one lock.
+func NewLockAndRuns(i distributed.Inspection, runs distributed.Runs, now time.Time) Lock {
+	l := NewLock(i)
+	l.LastAcquired, l.LastRun, l.LastSuccess = utc(lastAcquired(i, now)), newRun(runs.Last), newRun(runs.Success)
+	return l
+}
+
+// NewLock returns what programs get of one of several.
 func NewLock(i distributed.Inspection) Lock {
 	l := Lock{
 		Key: i.Key, Held: i.Held(), Foreign: i.Foreign, Since: utc(i.Since), Fence: number(i.Fence), Holders: []Person{},

@@ -16,8 +16,8 @@ import (
 	"github.com/wllock/wllock/distributed"
 )
 
-// Who writes all that is known of a lock.
-func Who(w io.Writer, i distributed.Inspection, now time.Time) {
+// Who writes all that is known of a lock, and of the latest runs under it, if there were any.
+func Who(w io.Writer, i distributed.Inspection, runs distributed.Runs, now time.Time) {
 	if !i.Held() {
 		fmt.Fprintf(w, "%s is free\n", Text(i.Key))
 	} else {
@@ -33,11 +33,30 @@ func Who(w io.Writer, i distributed.Inspection, now time.Time) {
 	if i.Fence > 0 && !i.Foreign { // a foreigner has none: the last one is of the holder before
 		fmt.Fprintf(table, "  fence\t%s\n", fences(i))
 	}
+	if at := lastAcquired(i, now); !at.IsZero() {
+		fmt.Fprintf(table, "  last acquired\t%s, %s\n", stamp(at), ago(at, now))
+	}
 	queue(table, i, now)
+	if r := runs.Last; !r.Began.IsZero() {
+		fmt.Fprintf(table, "  last run\t%s, %s, took %s, on %s\n", Text(r.Result), ago(r.Ended(), now), Short(r.Took), Text(Host(r.Instance)))
+		if r.Result != distributed.RunOK {
+			fmt.Fprintf(table, "  last success\t%s\n", lastSuccess(runs, now))
+		}
+	}
 	if i.Broken != nil {
 		fmt.Fprintf(table, "  broken\t%s\n", Broken(*i.Broken))
 	}
 	_ = table.Flush() // to w, whose errors show when the program ends
+}
+
+// lastAcquired is when a free lock was acquired last, or its holder drew a fence, where fences are the service's time. Zero: that is not known,
+// or the last fence is of a break.
+func lastAcquired(i distributed.Inspection, now time.Time) time.Time {
+	const oldest = 1_577_836_800_000_000_000 // 2020. Counters are below
+	if i.Held() || i.Fence < oldest || i.Fence > uint64(now.Add(time.Hour).UnixNano()) || i.Broken != nil && i.Broken.Fence == i.Fence {
+		return time.Time{}
+	}
+	return time.Unix(0, int64(i.Fence))
 }
 
 // heldBy is the mode, or how many permits are held if the first in the queue says of how many.

@@ -30,7 +30,7 @@ func TestHost(t *testing.T) {
 // who is what Who writes of a lock.
 func who(i distributed.Inspection) string {
 	var out strings.Builder
-	Who(&out, i, time.Now())
+	Who(&out, i, distributed.Runs{}, time.Now())
 	return out.String()
 }
 
