@@ -54,7 +54,7 @@ func (b *Backend) redisKey(full string) string {
 func (b *Backend) List(ctx context.Context, prefix, cursor string, limit int) ([]distributed.Inspection, string, error) {
 	switch {
 	case b.key != nil:
-		return nil, "", fmt.Errorf("redislock: list: the keys of WithKey do not tell the names of locks: %w", errors.ErrUnsupported)
+		return nil, "", fmt.Errorf("redislock: list: keys that a pattern (WLLOCK_REDIS_KEY, WithKey) makes do not tell the names of locks: %w", errors.ErrUnsupported)
 	case conn.IsHelper(prefix):
 		return nil, "", checkKey(prefix)
 	case limit <= 0:

@@ -41,7 +41,10 @@ package sqllock
 // D4. A request has one effect. Its token, which is random, is the owner or a row of the queue, where a repeat finds it. What is left
 // of it is removed by its token, and the row's lock orders that and its own taking.
 //
-// D5. What is due together shares statements (group commit): renewals and heartbeats, with those that come due soon, looks, releases.
+// D5. What is due together shares statements (group commit): renewals and heartbeats, with those that come due soon, looks, releases. Grants and
+// renewals are durable before they count. On PostgreSQL a release and a new place are not waited for on the disk: if a crash forgets a release, the
+// lease ends by itself, and its fences are above those that were drawn. If it forgets a place, the waiter queues again. A later grant of the lock is
+// behind both in the log.
 //
 // D6. A fence is never below the database's time in nanoseconds, and the row keeps the last one when its owner has left.
 //

@@ -75,8 +75,8 @@ func (b *Backend) releaseAtOnce(ctx context.Context, some []*attempt) (map[strin
 	var missed []string
 	err := b.rows(ctx, b.db, text, []any{array(names), array(tokens), array(last), array(drawn)}, func(scan func(...any) error) error {
 		var name string
-		var queued, notified int
-		err := scan(&name, &queued, &notified)
+		var queued, notified, zero int
+		err := scan(&name, &queued, &notified, &zero)
 		found[name] = true
 		if loudly && queued > 0 && notified == 0 {
 			missed = append(missed, name)

@@ -109,6 +109,32 @@ func TestDatabaseIsReadOnly(t *testing.T) {
 	})
 }
 
+// What waits for a standby that does not answer is what waits for the disk.
+func TestGrantsWaitForTheDiskAndReleasesAndPlacesDoNot(t *testing.T) { // rule D5
+	t.Parallel()
+	d := newServer(t, dbtest.Postgres(t, dbtest.NoSync()))
+	near, far := d.backend(t), d.backend(t)
+	l := enter(t, near, "k", lastingLong)
+	standby := func(name string) {
+		d.server.Exec("ALTER SYSTEM SET synchronous_standby_names = '" + name + "'")
+		d.server.Exec("SELECT pg_reload_conf()")
+	}
+	standby("silent")
+	require.Eventually(t, func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		other, _, err := try(ctx, near, "other")
+		if err == nil {
+			free(t, other)
+		}
+		return err != nil
+	}, testlocker.Patience, time.Millisecond)
+	p := queue(t, far, "k", lastingLong)
+	free(t, l)
+	standby("")
+	free(t, awaited(t, p))
+}
+
 // A server that has no connection left refuses new ones. Nothing that waits or holds has one, so it goes on.
 func TestServerHasNoConnectionLeft(t *testing.T) {
 	testscope.Long(t, "takes servers away, and brings them back")

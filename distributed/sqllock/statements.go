@@ -144,6 +144,10 @@ const heads = `SELECT w.name, w.token FROM {waiters} w WHERE w.state = 0 AND w.e
 // pgNotify is the same as notify, for the rows of heads.
 const pgNotify = "pg_notify('wllock_' || lower(split_part(h.token, '.', 1)), h.token)"
 
+// unflushed has PostgreSQL commit the statement without waiting for the disk, or for standbys (rule D5), and so keep its rows locked for less
+// time. It is always 0.
+const unflushed = `(SELECT 0 * length(set_config('synchronous_commit', 'off', true)))`
+
 const (
 	// releaseOwners is release for any number of owners of PostgreSQL's. The arrays: 1 names  2 tokens  3 the last fences of their blocks  4 the
 	// last that they have drawn
@@ -152,11 +156,12 @@ const (
   FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[]) AS o (name, token, last, drawn)
   WHERE l.name = o.name COLLATE "C" AND l.owner = o.token COLLATE "C" RETURNING l.name, l.queued)`
 
-	releaseSilently = releaseOwners + ` SELECT name, queued, 0 FROM r`
+	releaseSilently = releaseOwners + ` SELECT name, queued, 0, ` + unflushed + ` FROM r`
 
 	// releaseLoudly notifies the heads of their queues. Where no queue is, none is looked for.
 	releaseLoudly = releaseOwners + `, h AS (` + heads + ` AND w.name IN (SELECT name FROM r WHERE queued > 0))
-SELECT r.name, r.queued, CASE WHEN r.queued > 0 THEN (SELECT COUNT(` + pgNotify + `) FROM h WHERE h.name = r.name) ELSE 0 END FROM r`
+SELECT r.name, r.queued, CASE WHEN r.queued > 0 THEN (SELECT COUNT(` + pgNotify + `) FROM h WHERE h.name = r.name) ELSE 0 END,
+  ` + unflushed + ` FROM r`
 
 	headsNotified = `SELECT ` + pgNotify + ` FROM (` + heads + ` AND w.name IN ({list})) h`
 )
@@ -193,14 +198,16 @@ const isFree = `(l.owner = $3 OR l.queued = 0 AND l.members = 0 AND (l.owner = '
 
 const (
 	queueUpSilently = queueUp + `
-SELECT owner = $3, fence, prior, queued, holder, members, 0 FROM l`
+SELECT owner = $3, fence, prior, queued, holder, members, 0` + placeUnflushed + ` FROM l`
 
 	// queueUpLoudly notifies those that may enter, if prev was released; and if it is the first that waits, the holders.
 	queueUpLoudly = queueUp + `, h AS (
   ` + heads + ` AND w.name IN (SELECT name FROM l WHERE prior = $3)
   UNION ALL SELECT name, owner FROM l WHERE queued = 1 AND owner NOT IN ('', $3)
   UNION ALL SELECT m.name, m.token FROM {waiters} m JOIN l ON l.name = m.name WHERE l.queued = 1 AND m.state = 1)
-SELECT owner = $3, fence, prior, queued, holder, members, (SELECT COUNT(` + pgNotify + `) FROM h) FROM l`
+SELECT owner = $3, fence, prior, queued, holder, members, (SELECT COUNT(` + pgNotify + `) FROM h)` + placeUnflushed + ` FROM l`
+
+	placeUnflushed = ` + CASE WHEN owner = $3 THEN 0 ELSE ` + unflushed + ` END`
 )
 
 // takeFirst gives the lock to a waiter if no row of another is before its own, be it alive or not. Those that were queued before it

@@ -162,8 +162,11 @@ func (a *app) fullName(c *cli.Command) (full, system string, err error) {
 	case len(args) == 1 && strings.Count(args[0], ":") >= 2:
 		full = args[0]
 	default:
-		return "", "", usageError("want NAME KEY, or one full name SYSTEM:NAME:KEY (a shell takes a word that begins with # for a comment: quote it): "+
-			"see wllock help %s", c.Name)
+		hint := ""
+		if os.Getenv("WLLOCK_KEY_SECRET") != "" || os.Getenv("WLLOCK_KEY_SECRET_FILE") != "" {
+			hint = " (a shell takes a word that begins with # for a comment: quote a hash)"
+		}
+		return "", "", usageError("want NAME KEY, or one full name SYSTEM:NAME:KEY%s: see wllock help %s", hint, c.Name)
 	}
 	parts := strings.SplitN(full, ":", 3)
 	if err := errors.Join(nametext.CheckName("system", parts[0]), nametext.CheckName("name", parts[1])); err != nil {
