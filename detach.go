@@ -93,7 +93,7 @@ var (
 // did not answer, that is in the background, or at the latest after d.
 //
 // With LocalOnly no process lets callers in during an outage before d has passed, because the lock might be detached. That holds for all locks of
-// the system, from a second after Detach on, and until 2 d have passed. So choose a short d where that policy is used.
+// the system, from a second after Detach on, and until 2 d have passed, at least five minutes. So choose a short d where that policy is used.
 func (k *Lock) Detach(ctx context.Context, d time.Duration) (Token, error) {
 	if ctx == nil {
 		return "", errNilContext

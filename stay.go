@@ -17,7 +17,7 @@ import (
 // its error, and so does Lock.Release. But no caller gets the lock before d has passed, whatever the function returned, not
 // even one of the same Locker. That holds also when the process is killed meanwhile. Then the lock stays taken for d plus at
 // most T/6, 2% and some ms, and never for less than T/2, if WithLockTimeMax is at most d. A function that may run for longer
-// has its lease renewed, which may last for twice d from its last renewal on.
+// has its lease renewed, which may last for 2d and T/3 from its last renewal on. So may any lease on etcd and ZooKeeper.
 //
 // The lease is chosen to last for d without being renewed. A backend that grants none that long refuses the call with
 // ErrUnavailable. Held, LockInfo and Stats count the lock as held until d has passed. Other callers wait, or get ErrHeld or
