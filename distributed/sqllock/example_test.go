@@ -52,5 +52,5 @@ func ExampleDDL() {
 		log.Fatal(err)
 	}
 	fmt.Println(len(statements), "statements for a migration of your own")
-	// Output: 4 statements for a migration of your own
+	// Output: 5 statements for a migration of your own
 }

@@ -114,6 +114,7 @@ func TestGrantsWaitForTheDiskAndReleasesAndPlacesDoNot(t *testing.T) { // rule D
 	t.Parallel()
 	d := newServer(t, dbtest.Postgres(t, dbtest.NoSync()))
 	near, far := d.backend(t), d.backend(t)
+	free(t, enter(t, far, "k")) // it makes the row, or locks it: later it knows that the row is there
 	l := enter(t, near, "k", lastingLong)
 	standby := func(name string) {
 		d.server.Exec("ALTER SYSTEM SET synchronous_standby_names = '" + name + "'")

@@ -29,7 +29,7 @@ type part struct {
 
 func writing(*distributed.Request) {}
 
-var parts = []part{
+var allParts = []part{
 	{"a free lock", nil, func(s *scene, _ distributed.Lease) {
 		l := s.take(s.enter())
 		s.hold(l)
@@ -192,7 +192,7 @@ func TestEachStatementIsBroken(t *testing.T) {
 		var all sync.WaitGroup
 		atOnce := make(chan struct{}, 12) // most of a part is waiting
 		broken := map[breach]bool{}
-		for _, p := range parts {
+		for _, p := range allParts {
 			for _, one := range p.breaches(t, d) {
 				if testscope.Scale(broken[one], false) {
 					continue

@@ -124,7 +124,7 @@ func TestLeadForgetsAnOutage(t *testing.T) { // rule N4
 		b.Partition(true)
 		time.AfterFunc(time.Minute, func() {
 			b.Partition(false)
-			_ = leader.Lead(t.Context(), "n", "k", takes(time.Hour))
+			_ = leader.Lead(t.Context(), "n", "k", func(ctx context.Context) error { <-ctx.Done(); return nil })
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		err := l.Lead(ctx, "n", "k", never(t))
