@@ -115,7 +115,7 @@ func (c *candidate) unavailable(ctx context.Context, err error) {
 	c.last, c.pauses = err, min(max(2*c.pauses, distributed.HeartbeatInterval(t)), t)
 	if n, known := c.names.get(c.name); known == nil && !c.logged {
 		c.logged = true
-		c.observer.Warn(ctx, "nobody can lead from here: the backend is unavailable; trying again", &n.Name, c.names.system+":"+c.name+":"+c.key,
+		c.observer.Warn(ctx, "cannot lead while the backend is unavailable: trying again", &n.Name, c.names.system+":"+c.name+":"+c.key,
 			slog.String("error", err.Error()))
 	}
 }

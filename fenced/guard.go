@@ -149,7 +149,7 @@ func (g *Guard) explained(err error, left time.Duration) error {
 	case hasState(err, "25P03", "25P03"):
 		return fmt.Errorf("fenced: the transaction paused for longer than what was left of the lease, %v: %w", pause.Round(time.Millisecond), err)
 	case hasState(err, "57014", "57014"):
-		return fmt.Errorf("%w (fenced allows a statement %v, which was left of the lease: see WithLongestStatement)",
+		return fmt.Errorf("%w (fenced allows a statement %v: the time left of the lease, or WithLongestStatement if that is longer)",
 			err, max(pause, g.set.longest).Round(time.Millisecond))
 	}
 	return err

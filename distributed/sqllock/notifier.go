@@ -39,7 +39,7 @@ func (b *Backend) loud(err error) error {
 		return err
 	}
 	if !b.push.full.Swap(true) {
-		b.set.log.Warn("sqllock: hand-overs are found by looking", "why", "the server's queue of notifications is full", "error", code(err))
+		b.set.log.Warn("sqllock: hand-overs are found by polling", "why", "the server's queue of notifications is full", "error", code(err))
 	}
 	b.push.quiet.Store(int64(time.Since(b.base) + quietTime))
 	return keyless.Errorf("%w: %w", errQueueFull, err)

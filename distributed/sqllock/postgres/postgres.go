@@ -139,7 +139,7 @@ func translated(rawURL string) (string, tlsfile.Files, error) {
 	for name, value := range map[string]string{"sslrootcert": files.CA, "sslcert": files.Cert, "sslkey": files.Key} {
 		switch {
 		case value != "" && q.Has(name):
-			return "", files, errors.New(name + " is given beside our parameter for it")
+			return "", files, errors.New(name + " and the tls_ parameter for the same file exclude each other")
 		case value != "":
 			q.Set(name, value)
 		}
