@@ -23,7 +23,8 @@ type Item[A, R any] struct {
 }
 
 // Context returns the caller's own context, with its values and its end. It does not carry the batch's lock: a guard of the same key that is
-// called with it waits for this very batch. If the caller has left, fn still carries out its item, or leaves it out if fn checks this context.
+// called with it waits for this very batch. A caller that has left stays in the batch: fn carries out its item, unless fn chooses to leave it
+// out.
 func (i *Item[A, R]) Context() context.Context {
 	if i.ctx == nil { // made by a test of the function
 		return context.Background()

@@ -29,7 +29,7 @@ import (
 // up to H is added.
 //
 // When the leader's process is stopped for longer than T, or cut off from the backend, another one leads. fn's context ends as soon as this
-// process can tell. What fn writes in between is refused only by a store that checks fences (Held.Fence grows with every leader). fn has
+// process can tell. Only a store that checks fences refuses what fn writes in between (Held.Fence grows with every leader). fn has
 // returned before the lock is released, and before Lead runs it again.
 //
 // Several calls on one Locker queue like other callers, and Stats and Locks show them so. WithWait, NoWait, WithLockTimeMax and WithFallback

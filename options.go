@@ -236,8 +236,8 @@ func (o loggerOption) Logger() *slog.Logger { return o.logger }
 // the fence, and whether the call was a hand-off. A DoAll is one such pair, with the attributes wllock.names and wllock.key.count, and an event
 // acquired for each key, in the common order. Spans end a moment after the call, and Close waits for that.
 //
-// If the start of a span takes longer than 10 ms, the call continues without it. The second span starts with the lock held, and only if the
-// first is sampled.
+// A call waits at most 10 ms in all for its spans to start, and continues without a span that has not started. It waits for the second span
+// with the lock held, and only if the first is sampled.
 func WithTracerProvider(p trace.TracerProvider) Option {
 	return option(func(s *settings) { s.tracers = p })
 }

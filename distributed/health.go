@@ -20,8 +20,8 @@ var (
 // request, no separate probe is needed.
 type Observable interface {
 	Backend
-	// Observe has f called after every exchange, whoever asked for it, until stop is called. Calls come from any
-	// goroutine, must not block, and can still come for a moment after stop.
+	// Observe has f called after every exchange of any caller, until stop is called. Calls come from any goroutine, must not block, and can
+	// still come for a moment after stop.
 	Observe(f func(Exchange)) (stop func())
 	// Echo sends the lightest possible request, of one round trip. It returns nil if the service answers, even if the service would refuse to
 	// work. It is reported to the observers like every other exchange.
