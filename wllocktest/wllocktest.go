@@ -1,5 +1,5 @@
-// Package wllocktest gives the tests of applications a Locker without a server, and simulates what is hard to reproduce: a key held by
-// another caller, a lost lease, and a backend that is unreachable or does not answer.
+// Package wllocktest gives the tests of applications a Locker without a server, and simulates what is hard to reproduce. That includes a
+// key held by another caller, a lost lease, and a backend that is unreachable or does not answer.
 //
 //	func TestOrder(t *testing.T) {
 //		shop := NewShop(wllocktest.New(t))
