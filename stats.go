@@ -44,7 +44,7 @@ type BackendStats struct {
 	Available bool      // false: the backend is away, or has refused the last call that asked it
 	Since     time.Time // when this state began
 	Err       error     // why it is not available, in the backend's own words. nil if it is available
-	Answered  time.Time // when it last answered any request. An idle Locker sends none. Zero: never yet, or the backend is in this process
+	Answered  time.Time // when it last answered any request. An idle Locker sends none. Zero: never yet, or not measured because the backend is in this process
 }
 
 // NameStats are the figures of one name. Waiting, Threshold and Held are current values. The others only grow, except TurnTime.
