@@ -115,7 +115,7 @@ var (
 )
 
 // errLent: a goroutine may outlive its request with such a context, and would join the lock of the next request.
-var errLent = errors.New("the context is one that its web framework uses again for other requests, so it carries no lock: pass on the context of the request, such as c.Request.Context()")
+var errLent = errors.New("this context carries no lock, because its web framework reuses it for other requests: pass on the context of the request, such as c.Request.Context()")
 
 // mistake is an error with the lock that it was made with.
 func (l *Locker) mistake(err error, name, key string) error {

@@ -8,7 +8,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 )
 
-// Resource is a lock that DoAll asks for: system:Name:Key.
+// Resource is a lock that DoAll acquires: system:Name:Key.
 type Resource struct {
 	Name, Key string
 	Shared    bool // a read lock, as with the option Shared
@@ -17,32 +17,33 @@ type Resource struct {
 // maxKeys bounds what one call keeps from others: in the queue of each key, callers wait for the whole call.
 const maxKeys = 64
 
-// DoAll runs fn while it holds the locks of all resources: 1 to 64 different keys, all or none. A key that is named more
-// than once is acquired once: exclusively, unless all of its resources are shared.
+// DoAll runs fn while it holds the locks of all resources: 1 to 64 different keys, all or none. A key that is named more than once is acquired
+// once: exclusively, unless all of its resources are shared.
 //
-// The locks are acquired one after the other in the common order: that of their full names system:name:key, byte by byte. The
-// order of resources does not matter. So calls of DoAll never wait for each other in a circle. Programs that nest several of
-// these locks by other means have to keep that order themselves. Inside a hold of the same Locker, in a context derived from
-// it, keys that are held already run at once, as with Do. Each of the others must come later in the common order than every key
-// that the context holds. If not, DoAll returns ErrLockOrder at once, since it could wait forever. It knows nothing of holds
-// that ctx does not carry, nor of those of another Locker, even one with the same system and backend. A Do inside a hold of
-// another key is not checked: for several keys, use DoAll.
+// DoAll acquires the locks one after the other in the common order: that of their full names system:name:key, byte by byte. The order of
+// resources does not matter. So calls of DoAll never wait for each other in a circle. Programs that nest several of these locks by other means
+// have to keep that order themselves.
 //
-// While a call waits for its later keys, it holds the earlier ones, and their queues stand still. So give what many callers
-// compete for a name that comes late in the common order: it is then held for no longer than fn takes.
+// Inside a hold of the same Locker, in a context derived from it, keys that are already held run at once, as with Do. Each of the others must
+// come later in the common order than every key that the context holds. Otherwise DoAll returns ErrLockOrder at once, because it could wait
+// forever. DoAll cannot see holds that ctx does not carry, or those of another Locker, even one with the same system and backend. A Do inside a
+// hold of another key is not checked: for several keys, use DoAll.
 //
-// The call's options apply to every key, before those of the key's name. All waits count from the start of DoAll: WithWait
-// covers all keys and both tiers. WithLockTimeMax counts from the moment when all keys are held. Shared makes all of them
-// shared. The fallback is that of the key that was not acquired. With SyncRelease a call that is refused waits for the
-// answers to the releases of the keys before, too, which may take one T beyond its wait.
+// While a call waits for its later keys, it holds the earlier ones, and callers in their queues wait. So give a contended key a name that comes
+// late in the common order: DoAll then holds it for no longer than fn takes.
 //
-// Error.Key is the key that was not acquired, or the first one that was lost. Error.Waited is for all keys and tries. The loss
-// of any key ends fn's context. If a key is lost while DoAll waits for others, it releases them all and starts over within the
-// same wait, up to 3 times. Then it returns ErrLeaseLost, with Ran false.
+// The call's options apply to every key, before those of the key's name. All waits count from the start of DoAll: WithWait covers all keys and
+// both tiers. WithLockTimeMax counts from the moment when all keys are held. Shared makes all of them shared. The fallback is that of the key
+// that was not acquired. With SyncRelease, a refused call also waits for the answers to the releases of the earlier keys, which may take one T
+// beyond its wait.
 //
-// A Resource has no limit: Permits is an error of the call, also if it comes from WithName or WithDefaults.
+// Error.Key is the key that was not acquired, or the first one that was lost. Error.Waited is for all keys and tries. The loss of any key ends
+// fn's context. If a key is lost while DoAll waits for others, it releases them all and starts over within the same wait, up to 3 times. Then it
+// returns ErrLeaseLost, with Ran false.
 //
-// In fn's context, HeldKey returns each lock, with its own fence, and HeldFrom the last in the common order.
+// A Resource has no limit: with Permits, even from WithName or WithDefaults, the call returns an error.
+//
+// In fn's context, HeldKey returns each lock with its own fence, and HeldFrom the last in the common order.
 func (l *Locker) DoAll(ctx context.Context, resources []Resource, fn Func, opts ...CallOption) error {
 	switch {
 	case fn == nil:
@@ -64,7 +65,7 @@ func (l *Locker) DoAll(ctx context.Context, resources []Resource, fn Func, opts 
 	return err
 }
 
-// GuardAll returns fn guarded by the locks of all resources: each call of the result is a DoAll.
+// GuardAll returns fn guarded by the locks of all resources: each call of the returned function is a DoAll.
 func (l *Locker) GuardAll(resources []Resource, fn Func, opts ...CallOption) Func {
 	resources = slices.Clone(resources)
 	return func(ctx context.Context) error { return l.DoAll(ctx, resources, fn, opts...) }

@@ -20,8 +20,8 @@ import (
 	"github.com/wllock/wllock/local"
 )
 
-// Token stands for a lock that was detached: see Lock.Detach. It is a line of printable text. It is a secret, too: who has it, and no other
-// process, can adopt the lock or release it. The backend knows the secret part by a hash only.
+// Token stands for a detached lock: see Lock.Detach. It is one line of printable text, and a secret: only a process that has the token can adopt
+// the lock or release it. The backend stores only a hash of the secret part.
 type Token string
 
 const (
@@ -57,20 +57,20 @@ func (t Token) read() (full, id string, err error) {
 	return string(name), detachedID(secret), nil
 }
 
-// Key returns the full name of the lock, system:name:key. A token that is damaged is an error.
+// Key returns the full name of the lock, system:name:key. It returns an error if the token is damaged.
 func (t Token) Key() (string, error) {
 	full, _, err := t.read()
 	return full, err
 }
 
-// String hides what a token says, so that logs and errors do not show it. string(t) is the whole token. Package fmt does not call String for a
-// field of a struct that is not exported.
+// String returns a placeholder, so that logs and errors do not show the token. string(t) is the whole token. Package fmt does not call String
+// for an unexported field of a struct.
 func (t Token) String() string { return tokenVersion + ".(secret)" }
 
-// LogValue implements slog.LogValuer.
+// LogValue implements slog.LogValuer. It returns what String returns.
 func (t Token) LogValue() slog.Value { return slog.StringValue(t.String()) }
 
-// GoString is String.
+// GoString implements fmt.GoStringer. It returns what String returns.
 func (t Token) GoString() string { return t.String() }
 
 // Errors of Detach for a lock that cannot be detached. It stays held.
@@ -82,18 +82,21 @@ var (
 	errDetachDegraded = fmt.Errorf("wllock: Detach: %w: the lock is held without a lease (LocalOnly)", ErrUnavailable)
 )
 
-// Detach lets go of the lock without releasing it. The lock stays taken, for d at most, and whoever has the token goes on with it: Locker.Adopt
-// takes it over, once, in any process of the same system, and Locker.ReleaseToken releases it. So a request can lock what a job
-// unlocks. Waiters keep their places. When d has passed without an Adopt, the lock is free, as after a crash.
+// Detach gives up the lock without releasing it. The lock stays taken, for d at most, until a process that has the token uses it, once:
+// Locker.Adopt takes the lock over in any process of the same system, and Locker.ReleaseToken releases it. So a request can lock what a job
+// unlocks. Waiters keep their places. d is at least distributed.MinTTL and at most 366 days. When it has passed without an Adopt, the lock is
+// free, as after a crash.
 //
-// The context of the lock ends with ErrDetached as its cause, and Release returns nil from then on. An exclusive lock can be detached whose
-// lease is at the backend, and which no nested guard shares. Else the error says so, and the lock stays held, also if the backend cannot detach
-// leases: then the error Is errors.ErrUnsupported.
-// After an error that Is ErrLeaseLost or ErrUnavailable, or of ctx, the context ends with it as its cause, and the lock is released. If the backend
-// did not answer, that is in the background, or at the latest after d.
+// The context of the lock ends with ErrDetached as its cause, and Release returns nil from then on. Detach needs an exclusive lock that has a
+// lease at the backend, and that no nested guard shares. Otherwise it returns an error, and the lock stays held. That also happens if the
+// backend cannot detach leases: then the error Is errors.ErrUnsupported.
 //
-// With LocalOnly no process lets callers in during an outage before d has passed, because the lock might be detached. That holds for all locks of
-// the system, from a second after Detach on, and until 2 d have passed, at least five minutes. So choose a short d where that policy is used.
+// After an error that Is ErrLeaseLost or ErrUnavailable, or of ctx, the context of the lock ends with that error as its cause, and the lock is
+// released. If the backend did not answer, it is released in the background, or at the latest after d.
+//
+// With LocalOnly, no process admits callers without a lease during an outage before d has passed, because the lock might be detached. That
+// applies to all locks of the system, from a second after Detach until 2 d have passed, at least five minutes. So choose a short d where
+// LocalOnly is used.
 func (k *Lock) Detach(ctx context.Context, d time.Duration) (Token, error) {
 	if ctx == nil {
 		return "", errNilContext
@@ -162,13 +165,13 @@ func lockOf(queued string) string {
 	return full
 }
 
-// Adopt takes over a lock that was detached, and renews its lease from now on. It does not wait in line, because the lock is that of the token's
-// owner. The fence is above all that the lock had before. The Lock is released, or detached again. Adopt works once for a token. The error Is ErrLeaseLost
-// if that came too late: the token was used, or its time has passed. After ErrUnavailable or ErrClosed, or when ctx ends, it may have been used, and then
-// the lock is released.
+// Adopt takes over a detached lock, and renews its lease from then on. It does not queue, because the lock belongs to the owner of the token.
+// The fence is above all earlier fences of the lock. The Lock must be released, or detached again. Adopt works once for a token. The error Is
+// ErrLeaseLost if the token was used before, or its time has passed. After ErrUnavailable or ErrClosed, or when ctx ends, the token may have
+// been used, and then the lock is released.
 //
-// Adopt waits for the backend's answer, and for that as long as ctx lasts. Of the options WithLockTimeMax counts, as for Acquire. What asks for
-// another lock than an exclusive one is an error.
+// Adopt waits for the backend's answer as long as ctx lasts. Of the options, WithLockTimeMax applies, as for Acquire. An option that requests
+// any lock but an exclusive one is an error.
 func (l *Locker) Adopt(ctx context.Context, token Token, opts ...CallOption) (*Lock, error) {
 	if ctx == nil {
 		return nil, errNilContext
@@ -201,8 +204,8 @@ func (l *Locker) Adopt(ctx context.Context, token Token, opts ...CallOption) (*L
 	return &Lock{Held: Held{h}, locker: l, ctx: h.Inside()}, nil
 }
 
-// ReleaseToken releases a lock that was detached. The error Is ErrLeaseLost if the token was used before, or its time has passed. It Is
-// ErrUnavailable if the backend did not answer. Then the lock may be released, or is free when its time has passed.
+// ReleaseToken releases a detached lock. The error Is ErrLeaseLost if the token was used before, or its time has passed. It Is ErrUnavailable if
+// the backend did not answer. Then the lock may be released already. If not, it is free when its time has passed.
 func (l *Locker) ReleaseToken(ctx context.Context, token Token) error {
 	if ctx == nil {
 		return errNilContext
@@ -248,5 +251,5 @@ func (l *Locker) readToken(token Token, opts []CallOption) (t distributed.Transf
 	return t, id, r, nil
 }
 
-// ErrDetached is the cause of the context of a lock that was detached.
+// ErrDetached is the cause with which the context of a detached lock ends.
 var ErrDetached = hold.ErrDetached

@@ -18,28 +18,27 @@ import (
 
 // Reasons why a lock was not acquired, or was lost. Match them with errors.Is. They come wrapped in *Error.
 var (
-	// ErrQueueFull: as many callers wait for the key in this process as its threshold allows, as many instances as
-	// WithFleetThreshold allows, or WithShedHopeless refused the call.
+	// ErrQueueFull: as many callers wait for the key in this process as its threshold allows, as many instances wait as WithFleetThreshold
+	// allows, or WithShedHopeless refused the call.
 	ErrQueueFull = local.ErrQueueFull
-	// ErrWaitTimeout: the wait allowed by WithWait has passed. It Is context.DeadlineExceeded, too. If the caller's own
-	// context ended first, the error is that context's instead. Either Is also ErrUnavailable if the backend did not
-	// answer this caller, or those before it in line.
+	// ErrWaitTimeout: the wait allowed by WithWait has passed. It Is context.DeadlineExceeded, too. If the caller's own context ended first, the
+	// error is that context's instead. Either error Is also ErrUnavailable if the backend did not answer this caller, or those before it in the
+	// queue.
 	ErrWaitTimeout error = waitTimeout{}
 	// ErrHeld: NoWait was given, and another caller or instance has the lock.
 	ErrHeld = distributed.ErrHeld
-	// ErrUpgrade: an exclusive lock was requested inside the caller's own shared lock or permit, or a permit inside its own shared
-	// lock. It could only wait for itself.
+	// ErrUpgrade: an exclusive lock was requested inside the caller's own shared lock or permit, or a permit inside its own shared lock. The
+	// caller could only wait for itself.
 	ErrUpgrade = errors.New("exclusive lock requested inside the caller's own shared lock")
-	// ErrLockOrder: DoAll was asked, inside a lock, for one that comes before it in the common order. It might wait forever.
+	// ErrLockOrder: DoAll was called inside a lock, and requested a lock that comes before that one in the common order. It might wait forever.
 	ErrLockOrder = errors.New("lock requested inside one that comes later in the common order")
-	// ErrLeaseLost: the lock was lost while it was held. It is also the cause of the function's context.
+	// ErrLeaseLost: the lock was lost while it was held. It is also the cause with which the function's context ends.
 	ErrLeaseLost = distributed.ErrLeaseLost
-	// ErrLockTimeMax: the function held the lock for longer than WithLockTimeMax. It is also the cause of its context.
+	// ErrLockTimeMax: the function held the lock for longer than WithLockTimeMax. It is also the cause with which its context ends.
 	ErrLockTimeMax = hold.ErrLockTimeMax
-	// ErrUnavailable: the backend could not be reached, or refused. Its own error is wrapped beside this one.
+	// ErrUnavailable: the backend could not be reached, or refused the request. Its own error is wrapped beside this one.
 	ErrUnavailable = distributed.ErrUnavailable
-	// ErrInvalidKey: bad system, name or key. It is refused before any queue or network, or by the backend, which may allow
-	// fewer.
+	// ErrInvalidKey: the system, name or key is invalid. It is refused before any queue or network, or by the backend, which may be stricter.
 	ErrInvalidKey = distributed.ErrInvalidKey
 	// ErrClosed: the Locker is closed.
 	ErrClosed = errors.New("locker is closed")
@@ -62,7 +61,7 @@ func (fleetFull) Is(target error) bool { return target == ErrQueueFull }
 
 var errFleetFull error = fleetFull{}
 
-// Tier names one of the two tiers.
+// Tier is one of the two tiers: this process's queue, or the backend.
 type Tier string
 
 const (
@@ -70,20 +69,20 @@ const (
 	TierDistributed Tier = "distributed" // the backend
 )
 
-// Error says why a lock was not acquired or was lost, and what the caller needs in order to react. Get it with errors.As.
+// Error says why a lock was not acquired or was lost, with what the caller needs to react. Get it with errors.As.
 type Error struct {
 	Op              string        // "acquire", "hold", "batch", "release", "detach" or "adopt"
-	Key             string        // system:name:key, raw unless WithKeyRedaction was given. Error and LogValue quote and cut it
-	Tier            Tier          // where it failed
+	Key             string        // system:name:key, raw unless WithKeyRedaction was given. The methods Error and LogValue quote and cut it
+	Tier            Tier          // in which it failed
 	Waited          time.Duration // time spent waiting, in both tiers together
 	LocalWait       time.Duration // part of Waited in the local queue
 	DistributedWait time.Duration // part of Waited at the backend
 	RetryAfter      time.Duration // estimate of when another try may succeed, 0 if never or not known
 	Ran             bool          // the function was entered: a repeat may do the work twice
-	Holder          string        // the Locker.Instance that has the lock, or one of the readers and how many more, with ErrHeld, ErrWaitTimeout, ErrQueueFull and the caller's own deadline. "a detached lock" if no instance has it. "" if not known
-	Err             error         // one of the errors above, maybe with more beside it
+	Holder          string        // the Locker.Instance that holds the lock, or one of the readers and how many more. Set with ErrHeld, ErrWaitTimeout, ErrQueueFull and the caller's own deadline. "a detached lock" if no instance holds it. "" if not known
+	Err             error         // one of the errors above, possibly joined with others
 
-	Broken *distributed.Breaking // with ErrLeaseLost: who ended the lease by force, and why. nil if it was not broken, or not known
+	Broken *distributed.Breaking // with ErrLeaseLost: the author of the break that ended the lease, and the reason. nil if it was not broken, or not known
 }
 
 // Error implements error.
@@ -103,7 +102,7 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap returns Err, for errors.Is and errors.As.
+// Unwrap returns Err, so that errors.Is and errors.As find it.
 func (e *Error) Unwrap() error { return e.Err }
 
 // LogValue implements slog.LogValuer.

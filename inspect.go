@@ -9,28 +9,28 @@ import (
 	"github.com/wllock/wllock/internal/tenure"
 )
 
-// LockInfo describes one key in use by this Locker at one moment: a caller here holds its lock or waits for it, or its
-// lease is on the way back to the backend. The page of package debug has it as JSON, with these names.
+// LockInfo describes one key in use by this Locker at one moment: a caller of this Locker holds the lock or waits for it, or the lease is on the
+// way back to the backend. The page of package debug has it as JSON, with these names.
 type LockInfo struct {
 	Key       string        `json:"key"`              // full name, as WithKeyRedaction shows it
 	Mode      string        `json:"mode"`             // "exclusive", "shared" or "permits"
 	Permits   int           `json:"permits"`          // the limit of Permits, 0 in another mode
 	Waiting   int           `json:"waiting"`          // callers in the local queue
-	AtBackend bool          `json:"at_backend"`       // the first of them waits in the backend's queue
+	AtBackend bool          `json:"at_backend"`       // the head of the local queue waits in the backend's queue
 	Holders   int           `json:"holders"`          // callers that hold the lock
-	HeldFor   time.Duration `json:"held_for_ns"`      // since the first of them acquired it
-	Fence     uint64        `json:"fence,string"`     // the largest of theirs. It is text in JSON, where many parsers round numbers beyond 2^53
-	Turns     int           `json:"turns"`            // callers served by the running tenure, of permits by all of them
-	Batch     int           `json:"batch"`            // callers of the batch that runs, 0 if none does
-	Until     time.Time     `json:"until,omitzero"`   // the lease, of permits the first to end, lasts at least until then. Zero if there is none
+	HeldFor   time.Duration `json:"held_for_ns"`      // since the first of these holders acquired the lock
+	Fence     uint64        `json:"fence,string"`     // the largest fence of these holders. It is text in JSON, where many parsers round numbers beyond 2^53
+	Turns     int           `json:"turns"`            // callers served by the running tenure, with permits by all tenures of the key
+	Batch     int           `json:"batch"`            // callers of the running batch, 0 if none runs
+	Until     time.Time     `json:"until,omitzero"`   // when the lease ends at the earliest, with permits the first lease to end. Zero if there is none
 	Lingering bool          `json:"lingering"`        // the lease is idle, and kept for the next local caller
-	Holder    string        `json:"holder,omitempty"` // the Locker.Instance that has the lock, this one's or another's, or "a detached lock". "" if not known
+	Holder    string        `json:"holder,omitempty"` // the Locker.Instance that holds the lock, this or another one, or "a detached lock". "" if not known
 	Staying   bool          `json:"staying"`          // the function has returned, and the lock stays taken (WithHoldAtLeast)
 	Degraded  bool          `json:"degraded"`         // held without a lease, because the backend is or was unreachable (LocalOnly)
 }
 
-// Locks returns at most limit keys in use now, ordered by waiters, then by time held. For diagnostics: the snapshot looks
-// at every key in use, and is not atomic across keys.
+// Locks returns at most limit keys in use now, ordered by waiters, then by time held. It is for diagnostics: the snapshot visits every key in
+// use, and is not atomic across keys.
 func (l *Locker) Locks(limit int) []LockInfo {
 	tenures := map[lane]*tenure.Tenure{}
 	l.queue.Each(func(key string, n int, t *tenure.Tenure, _ int) { tenures[lane{key, n}] = t })

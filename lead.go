@@ -11,33 +11,33 @@ import (
 	"github.com/wllock/wllock/internal/report"
 )
 
-// Lead runs fn as the leader: while it holds the lock system:name:key, for as long as fn runs, without a maximum. Call it in
-// every process that can do the work. One of them leads, and the others wait.
+// Lead runs fn as the leader: while it holds the lock system:name:key, for as long as fn runs, without a maximum. Call it in every process that
+// can do the work. One of them leads, and the others wait.
 //
 //	err := locker.Lead(ctx, "cron", "scheduler", func(ctx context.Context) error {
 //		return schedule(ctx) // until ctx ends: with the caller's, or because the lock is lost
 //	})
 //
-// Lead returns fn's error, nil or not, when fn has returned and the lock was held until then. If the lock was lost before,
-// whatever fn returned, Lead acquires it again after a pause of at most H (a sixth of the lease TTL T) at random, and runs fn
-// again. It returns when ctx ends, with an error that matches that of ctx. What went wrong last is joined with it. It goes on
-// trying, with backoff, while the backend is unavailable, and logs a warning once. Other errors are returned at once:
-// ErrInvalidKey, ErrClosed, ErrUpgrade, ErrQueueFull, a wrong option. A panic in fn releases the lock and continues.
+// If the lock was held until fn returned, Lead returns fn's error, nil or not. If the lock was lost before, Lead ignores what fn returned,
+// pauses for a random time of at most H (a sixth of the lease TTL T), acquires the lock again and runs fn again. When ctx ends, Lead returns an
+// error that matches ctx's error, joined with the last failure. While the backend is unavailable, Lead logs one warning and retries with
+// backoff. Other errors are returned at once: ErrInvalidKey, ErrClosed, ErrUpgrade, ErrQueueFull, a wrong option. A panic in fn releases the
+// lock and continues.
 //
-// When the leader's process dies, another one leads as soon as the backend ends its lease: after T at most on Redis. It may take
-// half a second longer on etcd, one and a half ticks on ZooKeeper, T/6 in a database: see docs/guarantees.md. If the next leader
-// pauses at that time, H is added.
+// When the leader's process dies, another one leads as soon as the backend ends its lease: after T at most on Redis. That may take half a second
+// longer on etcd, one and a half ticks on ZooKeeper, T/6 in a database: see docs/guarantees.md. If the next leader is in its pause at that time,
+// up to H is added.
 //
-// When the leader's process is stopped for longer than T, or cut off from the backend, another one leads. fn's context ends as
-// soon as this process can tell. Only a store that checks fences refuses what fn writes in between (Held.Fence grows with every
-// leader). fn has returned before the lock is released, and before Lead runs it again.
+// When the leader's process is stopped for longer than T, or cut off from the backend, another one leads. fn's context ends as soon as this
+// process can tell. Only a store that checks fences refuses what fn writes in between (Held.Fence grows with every leader). fn has
+// returned before the lock is released, and before Lead runs it again.
 //
-// Several calls on one Locker queue like other callers, and Stats and Locks show them so. WithWait, NoWait, WithLockTimeMax and
-// WithFallback have no effect. Shared is an error. With LocalOnly there is no leader while the backend is unavailable. Without
-// a lease each process would lead. Cancel ctx before Close, which waits for fn.
+// Several calls on one Locker queue like other callers, and Stats and Locks show them so. WithWait, NoWait, WithLockTimeMax and WithFallback
+// have no effect. Shared is an error. With LocalOnly there is no leader while the backend is unavailable, because without a lease each process
+// would lead. Cancel ctx before Close, which waits for fn.
 //
-// Inside a hold of the same key, fn leads at once, under the lease of that, and Lead returns ErrLeaseLost when it is lost. With LocalOnly,
-// Lead is refused inside a hold that has no lease, and a hold in which it led is lost where it would have become degraded.
+// Inside a hold of the same key, fn leads at once, under the lease of that hold, and Lead returns ErrLeaseLost when it is lost. With LocalOnly,
+// Lead is refused inside a hold that has no lease. A hold in which fn led is lost where it would otherwise have become degraded.
 func (l *Locker) Lead(ctx context.Context, name, key string, fn Func, opts ...CallOption) error {
 	if fn == nil {
 		return l.mistake(errNilFunc, name, key)
@@ -115,7 +115,7 @@ func (c *candidate) unavailable(ctx context.Context, err error) {
 	c.last, c.pauses = err, min(max(2*c.pauses, distributed.HeartbeatInterval(t)), t)
 	if n, known := c.names.get(c.name); known == nil && !c.logged {
 		c.logged = true
-		c.observer.Warn(ctx, "nobody can lead from here: the backend is unavailable; trying again", &n.Name, c.names.system+":"+c.name+":"+c.key,
+		c.observer.Warn(ctx, "cannot lead while the backend is unavailable: trying again", &n.Name, c.names.system+":"+c.name+":"+c.key,
 			slog.String("error", err.Error()))
 	}
 }

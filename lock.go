@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Lock is a lock acquired with Acquire or Adopt, for code that cannot be a function. It must be released, or detached.
+// Lock is a lock acquired with Acquire or Adopt, for code that does not fit into a function. It must be released, or detached.
 type Lock struct {
 	Held
 	locker *Locker
@@ -16,9 +16,8 @@ type Lock struct {
 	released bool // guarded by mu: Release was called, or the lock was detached
 }
 
-// Acquire acquires the lock system:name:key, as Do does, and leaves its release to the caller. The maximum set by
-// WithLockTimeMax applies as for a function. WithFallback and SyncRelease are ignored. If ctx already holds the same key, the
-// Lock shares that hold (reentrancy).
+// Acquire acquires the lock system:name:key, as Do does, and leaves its release to the caller. WithLockTimeMax limits the hold as it limits a
+// function. WithFallback and SyncRelease are ignored. If ctx already holds the same key, the Lock shares that hold (reentrancy).
 func (l *Locker) Acquire(ctx context.Context, name, key string, opts ...CallOption) (*Lock, error) {
 	e, err := l.enter(ctx, name, key, opts)
 	if err != nil {
@@ -27,10 +26,10 @@ func (l *Locker) Acquire(ctx context.Context, name, key string, opts ...CallOpti
 	return &Lock{Held: Held{e.hold}, locker: l, ctx: e.ctx, stays: e.job != nil}, nil
 }
 
-// Context descends from that of Acquire, carries the lock (HeldFrom), and ends when the lock is lost.
+// Context returns a context that descends from that of Acquire, carries the lock (HeldFrom), and ends when the lock is lost.
 func (k *Lock) Context() context.Context { return k.ctx }
 
-// ReleaseEarly is Release without what is left of WithHoldAtLeast, for a job that has failed and may run again.
+// ReleaseEarly is Release without the rest of WithHoldAtLeast, for a job that has failed and may run again.
 func (k *Lock) ReleaseEarly(ctx context.Context) error {
 	if k.stays && ctx != nil {
 		k.hold.CutStay()
@@ -38,10 +37,10 @@ func (k *Lock) ReleaseEarly(ctx context.Context) error {
 	return k.Release(ctx)
 }
 
-// Release releases the lock and waits, until ctx ends, for the backend's answer, if the lease goes back to the backend. It
-// returns an error that matches ErrLeaseLost if the lock was lost before, ErrUnavailable if the backend did not answer, and the
-// error of ctx if that ended first. The lock is released all the same, in the background, or at the latest when its lease
-// expires. Repeated calls do nothing and return nil, or ErrLeaseLost as before. A nil context is an error at once, and releases nothing.
+// Release releases the lock. If the lease goes back to the backend, Release waits for the answer until ctx ends. It returns an error that
+// matches ErrLeaseLost if the lock was lost before, ErrUnavailable if the backend did not answer, and the error of ctx if that ended first. In
+// each case the lock is released, in the background, or at the latest when its lease expires. Repeated calls do nothing and return nil, or
+// ErrLeaseLost as before. With a nil context, Release returns an error at once, and releases nothing.
 func (k *Lock) Release(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext

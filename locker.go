@@ -49,8 +49,8 @@ type policy interface {
 	Stop()            // ends what the policy does by itself; the backend stays open
 }
 
-// New returns a Locker for the locks of system, a name that is the same in all processes that share them. It does not
-// contact the backend: see Ping. All that is wrong with its arguments is in the one error.
+// New returns a Locker for the locks of system, a name that is the same in all processes that share the locks. It does not contact the backend:
+// see Ping. One error reports all that is wrong with the arguments.
 func New(system string, backend distributed.Backend, opts ...Option) (*Locker, error) {
 	s := defaultSettings()
 	if err := checkPart("system", system); err != nil {
@@ -135,15 +135,15 @@ func (t *turns) Unpin(key string, lane int) { t.queue.Unpin(key, lane) }
 
 func (t *turns) Others(key string, lane int) []*tenure.Tenure { return t.queue.Others(key, lane) }
 
-// Backend returns the backend that New was given, for its optional abilities: distributed.InspectorOf, distributed.RecorderOf.
+// Backend returns the backend that New was given, for its optional abilities: see distributed.InspectorOf and distributed.RecorderOf.
 func (l *Locker) Backend() distributed.Backend { return l.backend }
 
-// System returns the system whose locks these are.
+// System returns the system that New was given.
 func (l *Locker) System() string { return l.names.system }
 
-// Ping asks the backend whether a lock of this Locker would work: readiness. A backend that is a distributed.Prober is asked
-// about a key of the Locker's system with its lease TTL, so that missing rights and a round trip too long for the TTL show.
-// Others are asked whether they can do their work. It takes no lock. The error Is ErrUnavailable or the context's.
+// Ping asks the backend whether a lock of this Locker would work, for readiness checks. It asks a backend that is a distributed.Prober about a
+// key of the Locker's system with its lease TTL, so that missing rights show, and a round trip too long for the TTL. It asks others whether they
+// can do their work. Ping takes no lock. The error Is ErrUnavailable or the context's.
 func (l *Locker) Ping(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
@@ -160,17 +160,19 @@ func (l *Locker) Ping(ctx context.Context) error {
 	return nil
 }
 
-// SetThreshold changes the threshold of a name while the Locker runs. The name "" is the default, for all names without one of
+// SetThreshold changes the threshold of a name while the Locker runs. The name "" changes the default, for all names without a threshold of
 // their own. Callers that already wait stay.
 func (l *Locker) SetThreshold(name string, n int) error { return l.names.setThreshold(name, n) }
 
-// Close admits no new callers (ErrClosed), and sends waiting callers away with ErrClosed. It waits until the functions that
-// hold locks have returned, with the guards nested in them, and until every lease has been released. It waits for batch
-// functions that have lost their lock, too. If ctx ends before that, the contexts of these functions end with ErrClosed, their
-// leases are abandoned, and Close returns the context's error. It leaves the backend open unless WithOwnedBackend was given. A
-// backend that needs longer than ctx allows goes on closing by itself. At last it waits for log lines, spans and measurements,
-// for 1 s at most. If some are left because a logger, telemetry or WithEvents stands still, its error says how many. Close may be called
-// more than once. A nil context is an error at once, and closes nothing.
+// Close admits no new callers (ErrClosed), and sends waiting callers away with ErrClosed. It waits until the functions that hold locks have
+// returned, with the guards nested in them, and until every lease has been released. It also waits for batch functions that have lost their
+// lock. If ctx ends before that, the contexts of these functions end with ErrClosed, their leases are abandoned, and Close returns the context's
+// error.
+//
+// Close leaves the backend open unless WithOwnedBackend was given. A backend that needs longer than ctx allows continues to close in the
+// background. Last, Close waits for log lines, spans and measurements, for 1 s at most. If some are left because a logger, telemetry or the
+// function of WithEvents is stuck, the error says how many. Close may be called more than once. With a nil context, Close returns an error at
+// once, and closes nothing.
 func (l *Locker) Close(ctx context.Context) error { // rule T8
 	if ctx == nil {
 		return errNilContext
@@ -279,7 +281,7 @@ func (l *Locker) inUse() []*tenure.Tenure {
 	return all
 }
 
-// Format implements fmt.Formatter: it prints the system, and none of the fields, which other goroutines write.
+// Format implements fmt.Formatter: it prints the system only, because other goroutines write the fields.
 func (l *Locker) Format(s fmt.State, _ rune) {
 	_, _ = fmt.Fprintf(s, "wllock.Locker(%s)", l.names.system)
 }

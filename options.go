@@ -33,13 +33,12 @@ const (
 type Outage uint8
 
 const (
-	// FailClosed: calls fail with ErrUnavailable. After some have failed in a row, they fail at once until the backend is
-	// back.
+	// FailClosed: calls fail with ErrUnavailable. After some have failed in a row, they fail at once until the backend is back.
 	FailClosed Outage = iota
-	// LocalOnly: callers wait until the backend has been unreachable for one T, when all leases of other instances have
-	// expired. From then on they are admitted without a lease, one after the other in each process: Held.Degraded, fence 0. A
-	// running hold continues without its lease. After the backend returns, new callers take leases again. During a partition,
-	// callers on both sides hold the lock at the same time, and no fence tells them apart.
+	// LocalOnly: callers wait until the backend has been unreachable for one T, when all leases of other instances have expired. Then
+	// they are admitted without a lease, one after the other in each process: Held.Degraded, fence 0. A running hold continues without
+	// its lease. Once the backend is back, new callers acquire leases again. During a partition, callers on both sides hold the lock at
+	// the same time, and no fence tells them apart.
 	LocalOnly
 )
 
@@ -99,15 +98,15 @@ func (s *settings) check() {
 	}
 }
 
-// WithThreshold sets how many callers may wait per key in this process (default [DefaultThreshold]). The caller at the head,
-// which waits at the backend, is not counted. With 0 no caller waits, and with Unlimited there is no threshold.
+// WithThreshold sets how many callers may wait per key in this process (default [DefaultThreshold]). The caller at the head, which waits at the
+// backend, is not counted. With 0 no caller may wait, and with [Unlimited] there is no threshold.
 func WithThreshold(n int) Option { return WithDefaults(threshold("WithThreshold", n)) }
 
-// WithLeaseTTL sets T, the time to live of a lease (default [DefaultLeaseTTL]), at least distributed.MinTTL. Leases are renewed
-// while they are held, so T is not how long a function may run but how long others wait after a process has died. A renewed
-// lease outlasts a backend that does not answer for up to 2T/3. A new one lasts for T/2, so in its first T/6 it outlasts only
-// T/3: a process that dies right after it got the lock delays others less. Instances of one system may differ in T. What that
-// means for LocalOnly is said at WithLongestTTL.
+// WithLeaseTTL sets T, the time to live of a lease (default [DefaultLeaseTTL]), at least distributed.MinTTL. Leases are renewed while they are
+// held, so T does not limit how long a function may run. It limits how long others wait after a process has died. A renewed lease outlasts a
+// backend that does not answer for up to 2T/3. A new one lasts for T/2, so that a process that dies right after it acquired the lock delays
+// others less: in its first T/6 it outlasts only T/3. Instances of one system may differ in T. WithLongestTTL says what that means for
+// LocalOnly.
 func WithLeaseTTL(d time.Duration) Option {
 	return option(func(s *settings) {
 		s.leaseTTL = d
@@ -117,9 +116,9 @@ func WithLeaseTTL(d time.Duration) Option {
 	})
 }
 
-// WithLongestTTL says that no instance that uses the same system has a longer lease TTL than d (default: what the backend has
-// been told by them, if it can keep that, else WithLeaseTTL). With LocalOnly, callers are admitted without a lease only after
-// the longest T in use, when every lease of others has expired.
+// WithLongestTTL declares that no instance of the system has a longer lease TTL than d. By default the Locker uses what the instances have told
+// the backend, if it can store that, else WithLeaseTTL. With LocalOnly, callers are admitted without a lease only after the longest T in use,
+// when every lease of others has expired.
 func WithLongestTTL(d time.Duration) Option {
 	return option(func(s *settings) {
 		s.longestTTL = d
@@ -129,8 +128,8 @@ func WithLongestTTL(d time.Duration) Option {
 	})
 }
 
-// WithMaxHandoffs sets how many local callers in a row one lease may serve, after the first, while other instances wait
-// (default [DefaultMaxHandoffs]). With 0 each caller asks the backend.
+// WithMaxHandoffs sets how many local callers in a row one lease may serve, after the first, while other instances wait (default
+// [DefaultMaxHandoffs]). With 0 each caller asks the backend.
 func WithMaxHandoffs(n int) Option {
 	return option(func(s *settings) {
 		s.maxHandoffs = n
@@ -151,14 +150,14 @@ func WithMaxTenure(d time.Duration) Option {
 	})
 }
 
-// WithLinger keeps the idle lease of a key for d, for the next local caller, unless another instance wants it. 0: for no time. One that
-// waits gets it at once. One with NoWait is refused, but the holder learns of it and gives the lease back. For ten minutes
-// it keeps none of that key, so that the next try gets it unless a caller is inside. Over backends other than memlock and redislock only
-// Lockers with WithLinger tell the holder: give it to all that share keys. Over redislock with WithInteropGap nothing lingers.
+// WithLinger keeps the idle lease of a key for d, for the next local caller, unless another instance wants it. 0: for no time. An instance that
+// waits gets the lease at once. An instance with NoWait is refused, but the holder learns of it and gives the lease back. For the next ten
+// minutes no lease of that key lingers, so that the next try succeeds unless a caller is inside. Over backends other than memlock and redislock,
+// only Lockers with WithLinger tell the holder: set it on all instances that share keys. Over redislock with WithInteropGap nothing lingers.
 //
-// Without this option a lease lingers for [DefaultLinger], over memlock and redislock, if its key was asked for again while the lease before it
-// was being released. It does not if another instance has waited within the last second, and permits do not. In a process that is idle
-// otherwise, the timer takes about a millisecond. docs/tuning.md says more.
+// Without this option, over memlock and redislock, a lease lingers for [DefaultLinger] if its key was requested again while the lease before it
+// was being released. It does not linger for permits, or if another instance has waited within the last second. In an otherwise idle process,
+// the timer takes about a millisecond. docs/tuning.md says more.
 func WithLinger(d time.Duration) Option {
 	return option(func(s *settings) {
 		s.linger, s.adaptive = d, false
@@ -168,9 +167,9 @@ func WithLinger(d time.Duration) Option {
 	})
 }
 
-// WithInstance sets the name that the Locker's id begins with (default: the host's, which in Kubernetes is the pod's): letters,
-// digits, dots, dashes and underscores, at most 63. The id is what the backend, logs, errors and the debug page call a holder
-// or waiter. It ends with letters that no other process has, so that processes of one name are told apart.
+// WithInstance sets the name that the Locker's id begins with (default: the host's name, which in Kubernetes is the pod's): letters, digits,
+// dots, dashes and underscores, at most 63. The backend, logs, errors and the debug page show the id of a holder or waiter. It ends with letters
+// that no other process has, so that processes of one name differ.
 func WithInstance(name string) Option {
 	return option(func(s *settings) {
 		s.instance = name
@@ -180,8 +179,8 @@ func WithInstance(name string) Option {
 	})
 }
 
-// WithOutage sets the policy while the backend is unreachable (default [FailClosed]). With LocalOnly, calls should be allowed
-// to wait for longer than one and a half T. With NoWait they fail with ErrUnavailable until then.
+// WithOutage sets the policy while the backend is unreachable (default [FailClosed]). With LocalOnly, allow calls to wait for longer than one
+// and a half T. During the first T, calls with NoWait fail with ErrUnavailable.
 func WithOutage(o Outage) Option {
 	return option(func(s *settings) {
 		s.outage = o
@@ -196,7 +195,7 @@ func WithDefaults(opts ...CallOption) Option {
 	return option(func(s *settings) { s.defaults = s.defaults.with(opts) })
 }
 
-// WithName sets options for all calls of one name. They beat the defaults.
+// WithName sets options for all calls of one name. They override the defaults.
 func WithName(name string, opts ...CallOption) Option {
 	return option(func(s *settings) {
 		if err := checkPart("name", name); err != nil {
@@ -215,9 +214,9 @@ func WithName(name string, opts ...CallOption) Option {
 // WithOwnedBackend makes Close also close the backend.
 func WithOwnedBackend() Option { return option(func(s *settings) { s.owned = true }) }
 
-// WithLogger sets the logger for lost locks, overlong holds, failed releases and outages (default: none). Keys, which may
-// hold personal data, are included, cut, only if the logger takes debug lines, or [WithKeyRedaction] was given. The logger runs on a goroutine of
-// its own, as tracers and meters do: one that is slow or panics harms no lock (Stats.ReportPanics, ReportsDropped).
+// WithLogger sets the logger for lost locks, holds that are too long, failed releases and outages (default: none). Keys may be personal data.
+// They are included, cut, only if the logger takes debug lines, or if [WithKeyRedaction] was given. The logger runs on a goroutine of its own,
+// as tracers and meters do, so a slow one or a panic harms no lock (Stats.ReportPanics, ReportsDropped).
 func WithLogger(l *slog.Logger) Option { return loggerOption{l} }
 
 type loggerOption struct{ logger *slog.Logger }
@@ -232,19 +231,19 @@ func (o loggerOption) apply(s *settings) {
 // Logger is for config.Open, which gives the logger to the backend, too.
 func (o loggerOption) Logger() *slog.Logger { return o.logger }
 
-// WithTracerProvider makes of every call two spans, children of the caller's (default: none): wllock.acquire until the lock is
-// acquired or refused, and wllock.hold from then to its end, in which the function runs. Both have the time waited in each
-// tier, the fence, and whether it was a hand-off. A DoAll is one such pair, with the attributes wllock.names and
-// wllock.key.count, and an event acquired for each key, in the common order. They end a moment after the call. Close waits for
-// that. A call goes on without a span if that does not start within 10 ms, of which the second is waited for with the lock
-// held, if the first is sampled.
+// WithTracerProvider makes two spans of every call, children of the caller's span (default: none). wllock.acquire lasts until the lock is
+// acquired or refused. wllock.hold lasts from then to the end of the hold, and the function runs in it. Both have the time waited in each tier,
+// the fence, and whether the call was a hand-off. A DoAll is one such pair, with the attributes wllock.names and wllock.key.count, and an event
+// acquired for each key, in the common order. Spans end a moment after the call, and Close waits for that.
+//
+// A call waits at most 10 ms in all for its spans to start, and continues without a span that has not started. It waits for the second span
+// with the lock held, and only if the first is sampled.
 func WithTracerProvider(p trace.TracerProvider) Option {
 	return option(func(s *settings) { s.tracers = p })
 }
 
-// WithSpanKeys puts the lock's full name, key included, on its spans as wllock.key, those of a DoAll as wllock.keys (default:
-// left out). They are not cut there, and keys may hold personal data: choose it only if traces are kept from those who must
-// not see them, or with [WithKeyRedaction].
+// WithSpanKeys puts the lock's full name, key included, on its spans as wllock.key, for a DoAll as wllock.keys (default: left out). Keys are not
+// cut there, and may be personal data: use it only with [WithKeyRedaction], or if all readers of the traces may see the keys.
 func WithSpanKeys() Option { return option(func(s *settings) { s.spanKeys = true }) }
 
 // WithMeterProvider measures waits, holds, sheds, hand-offs and losses, per name (default: none).
@@ -252,8 +251,8 @@ func WithMeterProvider(p metric.MeterProvider) Option {
 	return option(func(s *settings) { s.meters = p })
 }
 
-// CallOption configures one call or, with WithName and WithDefaults, many. A call's own option beats its name's, which beats
-// the defaults. Of two options for the same setting, the last one wins.
+// CallOption configures one call or, with WithName and WithDefaults, many. A call's own option overrides its name's, which overrides the
+// defaults. Of two options for the same setting, the last one wins.
 type CallOption func(callOptions) callOptions
 
 // callOptions are passed by value, so that they stay off the heap.
@@ -316,8 +315,8 @@ func WithWait(d time.Duration) CallOption {
 	}
 }
 
-// NoWait acquires the lock now or never: it returns ErrHeld if the lock is taken. NoWait and WithWait are one setting. An idle
-// instance may have the lock, see [WithLinger]: it is told, and the next try gets it.
+// NoWait acquires the lock at once or not at all: the call returns ErrHeld if the lock is taken. NoWait and WithWait are one setting. If an idle
+// instance holds the lock (see [WithLinger]), that instance learns of the call, and the next try gets the lock.
 func NoWait() CallOption {
 	return func(c callOptions) callOptions {
 		c.wait, c.noWait = 0, true
@@ -333,8 +332,8 @@ func Shared() CallOption {
 	}
 }
 
-// WithLockTimeMax sets how long the function may hold the lock, from its start (default [DefaultLockTimeMax]). Then the
-// function's context ends with ErrLockTimeMax, and the lease is no longer renewed. 0: no cap.
+// WithLockTimeMax sets how long the function may hold the lock, from its start (default [DefaultLockTimeMax]). After that the function's context
+// ends with ErrLockTimeMax, and the lease is no longer renewed. 0: no limit.
 func WithLockTimeMax(d time.Duration) CallOption {
 	return func(c callOptions) callOptions {
 		if d < 0 {
@@ -358,15 +357,16 @@ func threshold(option string, n int) CallOption {
 	}
 }
 
-// WithFleetThreshold sets how many instances may wait for the key, over all processes. The caller of one more is refused with ErrQueueFull,
-// in the distributed tier, which takes a round trip, also for all callers that came meanwhile. An instance that waits, or has the lock, is
-// not refused: its other callers wait in the local queue, whose threshold is for them. Unlimited (default): any number.
+// WithFleetThreshold sets how many instances may wait for the key, over all processes. The next instance to ask is refused with ErrQueueFull, in
+// the distributed tier. That takes a round trip, and the answer also goes to all its callers that came meanwhile. An instance that waits, or
+// holds the lock, is not refused: its other callers wait in the local queue, which has a threshold of its own. Unlimited (default): any number.
 //
-// It is for many small processes, as functions as a service are. Where there are few large ones, WithThreshold alone bounds the line, and
-// refuses without a round trip. Instances that differ in it each go by their own. An instance that died in line counts until the line has passed it.
+// Use it for many small processes, such as functions as a service. For a few large processes, WithThreshold alone bounds the queue, and refuses
+// without a round trip. If instances set different values, each applies its own. An instance that died while it waited counts until its place
+// comes up.
 //
-// Redis (one server, Sentinel, a cluster), the SQL databases and memory count those that wait. Over other backends, and over Redlock, each
-// call returns an error that Is errors.ErrUnsupported. WithDefaults makes it that of all names.
+// Redis (one server, Sentinel, a cluster), the SQL databases and memory count the instances that wait. Over other backends, and over Redlock,
+// each call returns an error that Is errors.ErrUnsupported. WithDefaults sets it for all names.
 func WithFleetThreshold(n int) CallOption {
 	return func(c callOptions) callOptions {
 		if n < 1 && n != Unlimited {
@@ -377,15 +377,15 @@ func WithFleetThreshold(n int) CallOption {
 	}
 }
 
-// WithShedHopeless refuses the call at once, before it queues, if its time will probably have passed before it gets the lock.
-// The time is WithWait or its context's deadline, whichever is shorter. The error matches ErrQueueFull, in the local tier, and
-// has a RetryAfter. An answer now is better than one after the whole wait, and the callers behind have one less before them.
+// WithShedHopeless refuses the call at once, before it queues, if its time will probably pass before it gets the lock. The time is WithWait or
+// the deadline of its context, whichever is shorter. The error matches ErrQueueFull, in the local tier, and has a RetryAfter. So the caller
+// learns at once what it would otherwise learn after the whole wait, and the callers behind it have one less before them.
 //
-// The wait is estimated from how long the turns of the name have lately taken, how much they vary, and the callers in line. Under a load of
-// 1.5 to 3 times what the lock can serve, with waits of ten turns or more, at least 96% as many are served as without the option. For 100
-// that are refused at once, at most 10 still wait in vain, and 15 if turns vary as much as an exponential distribution. Near the limit
-// chance decides: some of the refused would have got the lock, and another would have waited in vain for them. No call is refused until
-// some turns of the name have been measured. The option has no effect on a call without a limit to its wait, or with NoWait.
+// The estimate uses the recent turns of the name, how much they vary, and the callers in the queue. Under 1.5 to 3 times the load that the lock
+// can serve, with waits of ten turns or more, at least 96% as many calls are served as without the option. For 100 calls that are refused at
+// once, at most 10 others still wait in vain (15 if turns vary as much as an exponential distribution). Near the limit chance decides: some of
+// the refused calls would have got the lock, and others would have waited in vain instead. No call is refused until some turns of the name have
+// been measured. The option has no effect on calls without a limit to their wait, or with NoWait.
 func WithShedHopeless() CallOption {
 	return func(c callOptions) callOptions {
 		c.hopeless = true
@@ -393,9 +393,8 @@ func WithShedHopeless() CallOption {
 	}
 }
 
-// WithFallback runs f instead of the function when the lock is not acquired, and passes it the reason. It runs with the
-// caller's context, holding nothing in either tier. Its error is the call's. Acquire ignores it. nil: no fallback, for a call
-// whose name or Locker has one.
+// WithFallback runs f instead of the function when the lock is not acquired, with the reason. f runs with the caller's context, and holds
+// nothing in either tier. The call returns f's error. Acquire ignores the option. nil: no fallback, for a call whose name or Locker has one.
 func WithFallback(f func(ctx context.Context, err error) error) CallOption {
 	return func(c callOptions) callOptions {
 		c.fallback = f
@@ -403,8 +402,8 @@ func WithFallback(f func(ctx context.Context, err error) error) CallOption {
 	}
 }
 
-// SyncRelease makes the call return only after the backend has answered the release, or one T has passed. For programs
-// that end then, or that are frozen then, as functions as a service are: a release that goes out in the background would stay unsent.
+// SyncRelease makes the call return only after the backend has answered the release, or one T has passed. Use it in programs that end, or are
+// frozen, after the call, such as functions as a service. There a release in the background would not be sent.
 func SyncRelease() CallOption {
 	return func(c callOptions) callOptions {
 		c.sync = true

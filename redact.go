@@ -14,21 +14,21 @@ const (
 	hashBytes = 8
 )
 
-// WithKeyRedaction replaces keys in all texts that leave the process through the Locker (default: none): errors (Error.Key and its text),
-// log lines, the attributes of WithSpanKeys, Stats, Locks, and the debug page. A lock is called system:name:redact(key) there. It is for
-// keys that are account numbers or addresses, and logs that many may read. Log lines have the key then without debug lines as well.
+// WithKeyRedaction replaces keys in all texts that leave the process through the Locker (default: none): errors (Error.Key and the text), log
+// lines, the attributes of WithSpanKeys, Stats, Locks, and the debug page. A lock is called system:name:redact(key) there. Use it if keys are
+// account numbers or addresses, and many people may read the logs. Log lines then include the redacted key even without debug lines.
 //
-// redact gets the key without system and name. [HashKeys] makes one. Another should return different texts for different keys, or errors
-// and log lines do not tell which lock they are about. Many goroutines call it. Only the caller that gets the text waits for it, or the
-// log. If it panics, or ends its goroutine, the text is "redacted".
+// redact gets the key without system and name. [HashKeys] makes such a function. Your own should return different texts for different keys, or
+// errors and log lines do not tell which lock they are about. redact runs on many goroutines. Only the caller that gets the text, or the log,
+// waits for it. If redact panics, or ends its goroutine, the text is "redacted".
 //
-// Held.Key, HeldKey, Inspect, and what fn returns or panics with stay as they are, and so does the cause of a context of the program's. So
-// does the lock service, because all processes must use the same key there: who may read it sees the keys.
+// Held.Key, HeldKey, Inspect, what fn returns or panics with, and the cause of a context of your program stay as they are. So does the lock
+// service, because all processes must use the same key there: those who may read the service see the keys.
 //
-// A backend's error may name the key in any form. Of its text only what can hold no key is left: what was asked, whether it was refused or
-// unavailable, addresses, codes of the service, and hints of wllock. "(redacted)" stands for the rest. errors.Is still finds what it wraps,
-// and errors.As only what holds no key. The reason of a Break is a person's text, and left out as well: Inspect tells it. Names of locks and
-// instances are no keys.
+// A backend's error may name the key in any form. Only parts of its text that cannot hold a key are kept: what was asked, whether it was refused
+// or unavailable, addresses, codes of the service, and hints of wllock. "(redacted)" stands for the rest. errors.Is still finds what the error
+// wraps, and errors.As only what holds no key. The reason of a Break is a person's text, so it is left out as well: Inspect has it. Names of
+// locks and instances are not keys.
 func WithKeyRedaction(redact func(key string) string) Option {
 	return option(func(s *settings) {
 		s.redact = redact
@@ -38,10 +38,10 @@ func WithKeyRedaction(redact func(key string) string) Option {
 	})
 }
 
-// HashKeys returns a function for [WithKeyRedaction] that makes of a key # and 16 hexadecimal digits, the beginning of its HMAC-SHA-256
-// under the secret. It is the same in all processes that have the secret, so that log lines can be compared, and wllock who and break find
-// the lock. A plain hash of an account number is turned back by trying all of them. This one is not, without the secret. So
-// keep that as a password, and from those who read logs. If it has less than 16 bytes, HashKeys returns nil, which New refuses.
+// HashKeys returns a function for [WithKeyRedaction] that turns a key into # and 16 hexadecimal digits, the beginning of its HMAC-SHA-256 under
+// the secret. The result is the same in all processes that have the secret, so that log lines can be compared, and wllock who and break find the
+// lock. A plain hash of an account number can be reversed by brute force. This one cannot, without the secret. So store the secret like a
+// password, away from readers of the logs. If it has less than 16 bytes, HashKeys returns nil, which New refuses.
 func HashKeys(secret []byte) func(key string) string {
 	if len(secret) < minSecret {
 		return nil

@@ -13,12 +13,12 @@ import (
 	"github.com/wllock/wllock/internal/tenure"
 )
 
-// Instance returns the id of the Locker, by which the backend, logs, errors and the debug page call it: the name of its host,
-// or of WithInstance, and letters that no other process has. A process's second Locker has a number behind it.
+// Instance returns the id of the Locker, which the backend, logs, errors and the debug page show: the name of the host, or of WithInstance, and
+// letters that no other process has. The id of a process's second Locker ends with a number.
 func (l *Locker) Instance() string { return l.instance }
 
-// Inspect asks the backend who holds a lock and who waits for it, over all instances. It is for people: its answer is past when
-// it is read. The error Is errors.ErrUnsupported if the backend cannot tell. distributed.InspectorOf(backend) can do more.
+// Inspect asks the backend which instances hold a lock and wait for it. It is for people: the answer may be out of date when it is read. The
+// error Is errors.ErrUnsupported if the backend cannot tell. distributed.InspectorOf(backend) can do more.
 func (l *Locker) Inspect(ctx context.Context, name, key string) (distributed.Inspection, error) {
 	if ctx == nil {
 		return distributed.Inspection{}, l.mistake(errNilContext, name, key)

@@ -2,10 +2,10 @@ package config
 
 import "time"
 
-// Config holds the settings of a Locker. FromEnv fills it. Programs that get their settings elsewhere start from Default and
-// set fields. The zero Config is not valid.
+// Config holds the settings of a Locker. FromEnv fills it. Programs that get their settings elsewhere start from Default and set fields. The
+// zero Config is not valid.
 //
-// It can be printed, logged and marshaled in any way: URL and Secret hide what must not be seen.
+// It can be printed, logged and marshaled in any way: URL and Secret hide secrets.
 type Config struct {
 	SystemName          string        `split_words:"true"`
 	Backend             URL           `split_words:"true"`
@@ -35,8 +35,8 @@ type Config struct {
 	openers map[string]Opener // by scheme; never changed, see WithOpener
 }
 
-// Default returns the settings of an empty environment. It lacks SystemName and Backend, which have no default:
-// in a deployment that forgets the backend, each process would lock for itself.
+// Default returns the settings of an empty environment. It lacks SystemName and Backend, which have no default: in a deployment that forgets the
+// backend, each process would lock only for itself.
 func Default() Config {
 	var c Config
 	for _, s := range settings {
@@ -47,8 +47,7 @@ func Default() Config {
 	return c
 }
 
-// FromEnv reads the WLLOCK_ variables. Its error is an *Error that lists everything that is wrong. With an error the Config is
-// zero.
+// FromEnv reads the WLLOCK_ variables. Its error is an *Error that lists everything that is wrong. Then the Config is zero.
 func FromEnv() (Config, error) {
 	var (
 		c     Config

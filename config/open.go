@@ -19,16 +19,15 @@ import (
 	"github.com/wllock/wllock/internal/redisopts"
 )
 
-// Open connects to the backend, checks that it works, and returns a Locker that closes the backend when it is closed. ctx
-// bounds the connection attempt only.
+// Open connects to the backend, checks that it works, and returns a Locker. Closing the Locker closes the backend. ctx bounds the connection
+// attempt only.
 //
-// The backends are memory://, which is new for each call of Open, those of redislock.Open (one Redis server, a primary found
-// through sentinels, a cluster), and those of redlock.Open (a majority of independent Redis servers). For others, and for
-// options of these packages, see [Config.WithOpener].
+// The backends are memory://, which is new for each call of Open, those of redislock.Open (one Redis server, a primary found through sentinels,
+// a cluster), and those of redlock.Open (a majority of independent Redis servers). For others, and for options of these packages, see
+// [Config.WithOpener].
 //
-// Options override the settings of the Config. The backends above get the logger of wllock.WithLogger as well. An unknown
-// scheme is in the *Error with everything else that is wrong. A backend that does not respond, or refuses the credentials, is
-// an error that Is wllock.ErrUnavailable.
+// Options override the settings of the Config. The backends above also get the logger of wllock.WithLogger. An unknown scheme is in the *Error
+// with everything else that is wrong. If a backend does not respond, or refuses the credentials, the error Is wllock.ErrUnavailable.
 func (c Config) Open(ctx context.Context, opts ...wllock.Option) (*wllock.Locker, error) {
 	u, open, err := c.opener(loggerOf(opts))
 	if err != nil {
@@ -41,8 +40,8 @@ func (c Config) Open(ctx context.Context, opts ...wllock.Option) (*wllock.Locker
 	return locker, nil
 }
 
-// OpenBackend returns the backend alone, for tools that look at locks: see distributed.InspectorOf. Unlike Open it does not check that
-// the backend works. The caller closes it.
+// OpenBackend returns only the backend, for tools that inspect locks: see distributed.InspectorOf. Unlike Open it does not check that the
+// backend works. The caller closes it.
 func (c Config) OpenBackend(ctx context.Context) (distributed.Backend, error) {
 	u, open, err := c.opener(nil)
 	if err != nil {
@@ -139,8 +138,8 @@ func (c Config) options() []wllock.Option {
 // Opener makes a backend from a URL, which contains the password.
 type Opener func(ctx context.Context, u *url.URL) (distributed.Backend, error)
 
-// WithOpener returns a copy of c whose Open calls open for URLs of this scheme: to add a backend, or to replace a built-in one.
-// The last one given for a scheme applies. That for postgres opens postgresql URLs as well. It panics if open is nil.
+// WithOpener returns a copy of c whose Open calls open for URLs of this scheme: to add a backend, or to replace a built-in one. The last opener
+// given for a scheme applies. The opener for postgres opens postgresql URLs as well. WithOpener panics if open is nil.
 func (c Config) WithOpener(scheme string, open Opener) Config {
 	if open == nil {
 		panic(fmt.Sprintf("config: WithOpener(%q, nil): want a function", scheme))

@@ -5,7 +5,7 @@ import (
 	"github.com/wllock/wllock/internal/nametext"
 )
 
-// Outage is what happens while the backend is unreachable.
+// Outage is the policy while the backend is unreachable.
 type Outage string
 
 // The outage policies: see wllock.WithOutage.

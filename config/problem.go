@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// Error is everything that is wrong with a Config or the environment, so that one start finds it all.
+// Error lists everything that is wrong with a Config or the environment, so that one start of the program reports all of it.
 type Error struct {
 	Problems []Problem
 }
 
 // Problem is one wrong setting. Its texts contain no secrets.
 type Problem struct {
-	Variable string // WLLOCK_LEASE_TTL
+	Variable string // such as WLLOCK_LEASE_TTL
 	Fault    string // what is wrong
 	Allowed  string // what is allowed
 	Example  string // as a line of an env file, if there is one

@@ -7,8 +7,8 @@ import (
 	"github.com/wllock/wllock/internal/passfile"
 )
 
-// KeyRedaction returns the redaction that Open gives the Locker, for tools that print keys as services log them: [wllock.HashKeys] of
-// the secret, or nil if none is set. It reads the file.
+// KeyRedaction returns the redaction that Open gives the Locker, for tools that print keys as services log them: [wllock.HashKeys] of the
+// secret, or nil if no secret is set. It reads the file of the secret.
 func (c Config) KeyRedaction() (redact func(key string) string, err error) {
 	secret, err := c.keySecret()
 	if err != nil {

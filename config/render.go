@@ -26,7 +26,7 @@ func (c Config) String() string {
 	return b.String()
 }
 
-// GoString is String for %#v.
+// GoString returns what String returns, for %#v.
 func (c Config) GoString() string { return c.String() }
 
 // MarshalJSON returns an object of variables and their values, without secrets.

@@ -3,7 +3,7 @@ package config
 // hidden replaces secrets.
 const hidden = "xxxxx"
 
-// Secret is a text that is not shown. The zero Secret is empty.
+// Secret is a text that is never shown. The zero Secret is empty.
 type Secret struct {
 	// text is a pointer because fmt prints unexported fields without calling methods, for example those of a Config in an
 	// unexported field of another struct: then it prints an address.
@@ -29,10 +29,10 @@ func (s Secret) String() string {
 	return hidden
 }
 
-// GoString is String for %#v.
+// GoString returns what String returns, for %#v.
 func (s Secret) GoString() string { return s.String() }
 
-// MarshalText is String for encoders.
+// MarshalText returns what String returns, for encoders.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // Decode implements envconfig.Decoder.

@@ -11,7 +11,7 @@ import (
 	"github.com/wllock/wllock/internal/nametext"
 )
 
-// Thresholds are how many callers may wait per key in one process. wllock.Unlimited is no limit. Their text form is
+// Thresholds say how many callers may wait per key in one process. wllock.Unlimited means no limit. The text form is
 // "500,product=200,cart=unlimited".
 type Thresholds struct {
 	Default int            // for all names that are not in Names
@@ -29,7 +29,7 @@ func (t Thresholds) String() string {
 	return strings.Join(parts, ",")
 }
 
-// MarshalText returns String.
+// MarshalText returns what String returns, for encoders.
 func (t Thresholds) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
 // Decode implements envconfig.Decoder.

@@ -7,7 +7,7 @@ import (
 	"github.com/wllock/wllock/internal/openurl"
 )
 
-// URL names a backend. It may contain a password, which is not shown.
+// URL names a backend. It may contain a password, which is never shown.
 type URL struct {
 	text Secret
 }
@@ -22,8 +22,8 @@ func (u URL) Reveal() string { return u.text.Reveal() }
 // redis+sentinel://a:26379,b:26379/main, and its error does not show the URL.
 func (u URL) Parse() (*url.URL, error) { return openurl.Parse(u.Reveal()) }
 
-// String returns the URL without possible secrets: the password, a user name without password, and the options, which may
-// contain passwords too. If the text is not a URL, it shows nothing of it.
+// String returns the URL without possible secrets: the password, a user name without password, and the options, which may contain passwords too.
+// If the text is not a URL, String shows none of it.
 func (u URL) String() string {
 	if u.Reveal() == "" {
 		return ""
@@ -46,10 +46,10 @@ func (u URL) String() string {
 	return b.String()
 }
 
-// GoString is String for %#v.
+// GoString returns what String returns, for %#v.
 func (u URL) GoString() string { return u.String() }
 
-// MarshalText is String for encoders.
+// MarshalText returns what String returns, for encoders.
 func (u URL) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
 
 // Decode implements envconfig.Decoder.

@@ -1,8 +1,8 @@
-// Package distributed is the second tier of wllock: the contract of a lock service (Backend, Place, Lease) and the times
-// that all of them share.
+// Package distributed is the second tier of wllock: the contract of a lock service (Backend, Place, Lease) and the times that all
+// backends share.
 //
-// A backend knows instances, not goroutines. Per key it has at most one owner (or several shared ones) and a queue of
-// instances. A release hands the lock to the first of them and pushes the grant to it.
+// A backend knows instances, not goroutines. Per key it has at most one holder (or several shared ones) and a queue of instances. A
+// release hands the lock to the first instance in the queue and pushes the grant to it.
 //
 //	Enter ──▶ Lease ─────────────────────────────▶ Release
 //	  └─────▶ Place ──Granted──▶ Lease ──────────▶ Release
@@ -15,12 +15,13 @@
 //	lost       by time or by the service: no renewal was answered until it expired by this machine's clocks, or an answer says
 //	           that it has gone. Lost is closed, the Watcher is told, and LostError says why the latest renewal has failed
 //
-// Abandon ends it in neither way: an abandoned lease is renewed no more, and stays held until it is released or its time is over.
+// Abandon ends the lease in neither way: an abandoned lease is no longer renewed, and stays held until it is released or expires.
 //
-// A lease has a reserve of fences. NextFence takes one, and Refill fetches more. A lease may also fetch by itself before its reserve is used
-// up, of which its user learns nothing.
+// A lease has a reserve of fences. NextFence takes one, and Refill fetches more. A lease may also fetch more by itself before its reserve
+// is used up. Its user does not notice that.
 //
-// What a Backend may have beside its three methods, found by assertion (InspectorOf, ProberOf, TransfererOf and RecorderOf look into decorators):
+// A Backend may have more abilities than its three methods. Type assertions find them (InspectorOf, ProberOf, TransfererOf and RecorderOf
+// look into decorators):
 //
 //	Observable   reports each exchange, so that an outage is noticed without further questions
 //	TTLRegistry  knows the longest TTL in use, for LocalOnly
@@ -36,9 +37,9 @@
 //	locktest    the suite that every backend must pass
 //	memlock     the backend in memory, and the one to compare with; redislock is the one over Redis
 //
-// docs/backend-howto.md says how to write a backend, and docs/design.md has the rules (K3, T1) that comments name. The packages above are
-// internal/tenure, which decides which callers of an instance use a lease, and internal/hold, what happens inside.
+// docs/backend-howto.md says how to write a backend, and docs/design.md has the rules (K3, T1) that comments name. Two packages use this
+// one: internal/tenure decides which callers of an instance use a lease, and internal/hold is one caller inside.
 //
-// Liveness and order are kept apart, as in etcd's concurrency package: a lease is alive as long as it is renewed, however many wait, and
-// a place is kept by heartbeats, whatever the owner does.
+// Liveness and order are separate, as in etcd's concurrency package: a lease is alive as long as it is renewed, however many instances
+// wait, and heartbeats keep a place, whatever the holder does.
 package distributed

@@ -16,10 +16,10 @@ type away struct {
 	is   []error
 }
 
-// Unavailable returns an error for a backend: it Is ErrUnavailable, why, and all of also. Its text is on one line: where, whether the
-// service has refused (ErrRefused) or is unavailable, and why. Without where it is why alone.
+// Unavailable returns an error for a backend: it Is ErrUnavailable, why, and all of also. Its text is one line: where, whether the service has
+// refused (ErrRefused) or is unavailable, and why. Without where it is why alone.
 //
-// where is a constant, or at least holds no key: it is shown where keys are redacted, and the text of why is not.
+// where must not hold a key, and is best a constant: it is shown where keys are redacted. The text of why is not.
 func Unavailable(where string, why error, also ...error) error {
 	a := &away{why: why, is: append([]error{ErrUnavailable, why}, also...)}
 	switch {

@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// Dialect is the language of a database.
+// Dialect is the kind of database.
 type Dialect uint8
 
 const (
-	PostgreSQL Dialect = iota + 1 // from 12 on
-	MySQL                         // from 8.0 on, and MariaDB from 10.6 on
-	SQLite                        // from 3.24 on
+	PostgreSQL Dialect = iota + 1 // 12 or later
+	MySQL                         // 8.0 or later, and MariaDB 10.6 or later
+	SQLite                        // 3.24 or later
 )
 
-// DDL returns the statement that Migrate runs, for who keeps schemas elsewhere. It is repeatable.
+// DDL returns the statement that Migrate runs, for programs with migrations of their own. The statement can be repeated.
 func DDL(d Dialect, opts ...Option) (string, error) {
 	s, err := settingsOf(d, opts)
 	if err != nil {

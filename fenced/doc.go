@@ -1,7 +1,7 @@
-// Package fenced has a database refuse the writes of a caller that lost its lock without knowing it.
+// Package fenced makes a database refuse the writes of a caller that lost its lock without noticing.
 //
-// A process that is paused for longer than its lease goes on writing when it wakes up, beside the next holder. Each hold has a fence, a
-// number that grows from holder to holder. A Guard compares it in the database, in the transaction that writes:
+// A process that is paused for longer than its lease continues to write when it wakes up, while the next holder writes, too. Each hold has a
+// fence, a number that grows from holder to holder. A Guard compares it in the database, in the transaction that writes:
 //
 //	guard, err := fenced.New(db, fenced.PostgreSQL)
 //	err = guard.Migrate(ctx) // once: the table of fences
@@ -15,25 +15,25 @@
 //
 // # What it guarantees
 //
-// Transactions that claim a key are in the order of its fences. A caller whose lock a later holder has claimed gets ErrFenced, and its
-// function does not run. What a transaction reads includes all that earlier ones of that key have committed. This holds at READ COMMITTED,
+// Transactions that claim a key are in the order of its fences. If a later holder has claimed the lock, an earlier one gets ErrFenced, and
+// its function does not run. A transaction reads all that earlier transactions of that key have committed. This holds at READ COMMITTED,
 // REPEATABLE READ and SERIALIZABLE, and it needs no clock. Writes outside of a claimed transaction are not checked.
 //
 // # How
 //
-// The claim is one statement on a table of the package's own, with a row per key: the last fence of a writer and of a reader. An
-// exclusive holder claims if no later holder has. A shared one claims if no later exclusive one has. The row stays locked until the
-// transaction ends, so the next holder's claim waits for the commit, also if the lease ends in the middle of it. Transactions of the
-// readers of one key thus follow each other.
+// The claim is one statement on a table of the package's own, with a row per key: the last fence of a writer and of a reader. The claim of
+// an exclusive holder succeeds if no later holder has claimed, and that of a shared holder if no later exclusive one has. The row stays
+// locked until the transaction ends, so the next holder's claim waits for the commit, even if the lease ends in the middle of it. So the
+// transactions of the readers of one key also run one after the other.
 //
-// # A process that stands still inside its transaction
+// # A process that is paused inside its transaction
 //
-// It would keep the row from the next holder. So the transaction ends in the database, too, at about the time when the lease does:
+// It would keep the row from the next holder. So the database ends the transaction at about the time when the lease ends:
 //
-//   - PostgreSQL ends a session that is idle inside the transaction, and a statement, after what was left of the lease at the claim,
-//     and at least a second. A new lease lasts for half of its TTL. A lower setting of the session stays. For longer statements see
+//   - PostgreSQL ends a session that is idle inside the transaction, and a statement, after the time that was left of the lease at the
+//     claim, but at least a second. A new lease lasts for half of its TTL. A lower setting of the session stays. For longer statements see
 //     WithLongestStatement.
-//   - MySQL and MariaDB have no such settings for one transaction. There the next holder's Guard ends the session of the earlier one when
+//   - MySQL and MariaDB have no such settings for one transaction. There the next holder's Guard ends the session of the earlier holder when
 //     it has waited for half a second. It needs a second connection for that. A user may end sessions of its own without any right.
-//   - SQLite: nothing can take the file's lock from a process that stands still, and all writers wait for it.
+//   - SQLite cannot take the file's lock from a paused process, so all writers wait for it.
 package fenced

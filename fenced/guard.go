@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Guard claims fences in one database. All methods may be called at any time, by any goroutine.
+// Guard claims fences in one database. Its methods may be called at any time, from any goroutine.
 type Guard struct {
 	db  *sql.DB
 	set settings
@@ -24,19 +24,19 @@ type guardOptions struct {
 	longest       time.Duration
 }
 
-// WithTable names the table of fences (default: wllock_fences). All that write the same data must use the same table.
+// WithTable names the table of fences (default: wllock_fences). All programs that write the same data must use the same table.
 func WithTable(name string) Option { return func(o *guardOptions) { o.table = name } }
 
-// WithSchema names the schema of that table, of MySQL the database (default: the one of the connection).
+// WithSchema names the schema of that table, on MySQL its database (default: that of the connection).
 func WithSchema(name string) Option { return func(o *guardOptions) { o.schema = name } }
 
-// WithIsolation has Tx begin transactions at that level (default: the database's).
+// WithIsolation makes Tx begin transactions at that level (default: the database's).
 func WithIsolation(level sql.IsolationLevel) Option {
 	return func(o *guardOptions) { o.isolation = level }
 }
 
-// WithLongestStatement has PostgreSQL allow a statement for so long, if more than that is not left of the lease (default: 0). A process
-// that stands still, or is killed, in the middle of a statement keeps the row from the next holder for so long.
+// WithLongestStatement makes PostgreSQL allow a statement for d, even if less than that is left of the lease (default: 0). A process that is
+// paused or killed in the middle of a statement keeps the row from the next holder for that long.
 func WithLongestStatement(d time.Duration) Option { return func(o *guardOptions) { o.longest = d } }
 
 // New returns a Guard. It does not use db yet. See Migrate for the table.
@@ -52,13 +52,13 @@ func New(db *sql.DB, d Dialect, opts ...Option) (*Guard, error) {
 }
 
 // Tx begins a transaction, claims the locks that ctx carries, or those of only (see For), runs fn, and commits. If fn returns an error or
-// panics, or ctx ends, as it does when the lock is lost, the transaction is rolled back. It returns
+// panics, or ctx ends, as it does when the lock is lost, Tx rolls the transaction back. It returns
 //   - an *Error that Is ErrFenced and wllock.ErrLeaseLost, if a later holder has claimed. Then fn has not run.
 //   - ErrNoHold, ErrNoFence or ErrUnordered, before anything is sent
 //   - the error of fn, or the driver's, unchanged. A commit whose answer is lost may have been carried out.
 //
-// One hold may have several transactions, one after the other. A serialization failure of the claim is repeated once, and one of fn is fn's
-// to repeat: call Tx again.
+// One hold may have several transactions, one after the other. Tx repeats a claim once after a serialization failure. It does not repeat fn:
+// after such a failure in fn, call Tx again.
 func (g *Guard) Tx(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx) error, only ...Lock) error {
 	claims, left, err := claimsOf(ctx, only)
 	if err != nil {
@@ -91,8 +91,8 @@ func (g *Guard) begin(ctx context.Context, claims []claim, left time.Duration) (
 	return tx, nil
 }
 
-// Claim claims in a transaction that the caller began, as its first statement, as Tx does: at REPEATABLE READ what it reads may otherwise
-// be older than the lock. After an error the caller has to roll back.
+// Claim claims, as Tx does, in a transaction that the caller has begun. Call it as the first statement: at REPEATABLE READ the transaction may
+// otherwise read data that is older than the lock. After an error the caller must roll back.
 func (g *Guard) Claim(ctx context.Context, tx *sql.Tx, only ...Lock) error {
 	claims, left, err := claimsOf(ctx, only)
 	if err != nil {
@@ -149,7 +149,7 @@ func (g *Guard) explained(err error, left time.Duration) error {
 	case hasState(err, "25P03", "25P03"):
 		return fmt.Errorf("fenced: the transaction paused for longer than what was left of the lease, %v: %w", pause.Round(time.Millisecond), err)
 	case hasState(err, "57014", "57014"):
-		return fmt.Errorf("%w (fenced allows a statement %v, which was left of the lease: see WithLongestStatement)",
+		return fmt.Errorf("%w (fenced allows a statement %v: the time left of the lease, or WithLongestStatement if that is longer)",
 			err, max(pause, g.set.longest).Round(time.Millisecond))
 	}
 	return err

@@ -12,10 +12,10 @@ import (
 	"github.com/wllock/wllock/internal/nametext"
 )
 
-// Lock names a lock that a transaction is to claim: see For.
+// Lock names a lock for a transaction to claim: see For.
 type Lock struct{ name, key string }
 
-// For names the lock of that name and key. Without it a transaction claims all locks that its context carries.
+// For returns the Lock with that name and key. Without it a transaction claims all locks that its context carries.
 func For(name, key string) Lock { return Lock{name, key} }
 
 // claim is what the database is told of one hold.

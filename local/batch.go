@@ -9,19 +9,18 @@ import (
 	"github.com/wllock/wllock/internal/keyless"
 )
 
-// ErrRides is what Enter returns to a caller that the leader of a batch has taken along: it is served without a turn of its
-// own. See Member.Wait.
+// ErrRides is what Enter returns to a caller that the leader of a batch has taken along: the batch serves the caller, without a turn of its own.
+// See Member.Wait.
 var ErrRides = keyless.Errorf("taken along in a batch")
 
-// Group tells callers that may share a batch from all others: members of one group have the same pointer.
+// Group is a set of callers that may share a batch: members of one group have the same pointer.
 type Group struct{ _ byte } // not empty: pointers to empty structs may be equal
 
-// Member is a caller's part in a batch. The holder of the turn is the leader of its batch. Turn.Take takes along the waiters of
-// its group, the riders. Leader and riders alike wait for the end of the batch, or of their own context. The caller allocates a
-// Member for one Enter.
+// Member is a caller's part in a batch. The holder of the turn is the leader of its batch. Turn.Take takes along the riders: the waiters of its
+// group. Leader and riders alike wait for the end of the batch, or of their own context. The caller allocates a Member for one Enter.
 type Member struct {
 	Group *Group
-	Owner any // what the queue's user keeps for the caller
+	Owner any // a value of the queue's user for this caller
 
 	// Set by Take, under the shard's mutex, before the member is aboard; read only from then on.
 	next  *Member       // behind it in the batch
@@ -41,15 +40,15 @@ const (
 	ended
 )
 
-// Join makes the caller a member. It comes before Enter.
+// Join makes the caller a member. Call it before Enter.
 func (t *Turn[B]) Join(m *Member) { t.member = m }
 
-// Take makes the holder of the turn the leader of a batch. It takes along, in one step, the unbroken run of waiters of the
-// leader's group at the head of the line, so that the batch has max members at most. Unlimited takes all of the run. They do
-// not wait any more: neither their deadlines nor Close end what is a batch now. ready is where the leader waits for the end of
-// the batch. It has room for one value. Take returns the number of members, and is called once.
+// Take makes the holder of the turn the leader of a batch. In one step it takes along the unbroken run of waiters of the leader's group at the
+// head of the queue, so that the batch has max members at most. Unlimited takes the whole run. They no longer wait: neither their deadlines nor
+// Close end their part in the batch. The leader waits for the end of the batch on ready, which has room for one value. Take returns the number
+// of members. Call it once.
 //
-// A rider that gives up at the same moment has left the line, or is taken along: the shard's mutex decides.
+// A rider that gives up at the same moment has either left the queue, or is taken along: the shard's mutex decides.
 func (t *Turn[B]) Take(max int, ready chan struct{}, now time.Time) (size int) { // rules B1 and B2
 	leader := t.member
 	leader.board(ready, now)
@@ -87,12 +86,11 @@ func (m *Member) Batch() iter.Seq[*Member] {
 	}
 }
 
-// Taken is when the member was taken along.
+// Taken returns when the member was taken along.
 func (m *Member) Taken() time.Time { return m.taken }
 
-// Wait returns when the batch has ended, or reports false if ctx ended before, and the caller has left. Of the two that meet,
-// the first to change state wins. A caller that comes second has been, or is about to be, sent the value. Leaving is O(1) and
-// wakes no goroutine.
+// Wait returns true when the batch has ended, and false if ctx ended before and the caller has left. If both happen at once, the first to change
+// the state wins. A caller that loses has been sent the value, or is about to be. Leaving is O(1) and wakes no goroutine.
 func (m *Member) Wait(ctx context.Context) (served bool) { // rule B7
 	if m.told {
 		return true
@@ -109,7 +107,7 @@ func (m *Member) Wait(ctx context.Context) (served bool) { // rule B7
 	return true
 }
 
-// End tells the caller that the batch has ended. It reports false if the caller has left. It is called once, for each member.
+// End tells the caller that the batch has ended. It reports false if the caller has left. Call it once for each member.
 func (m *Member) End() bool { // rule B7
 	if !m.state.CompareAndSwap(aboard, ended) {
 		return false

@@ -10,11 +10,10 @@
 //	        ├─ctx, deadline, Close▶ error; at most sharers behind it are woken
 //	        └─taken along by a leader▶ rider ──▶ the end of the batch
 //
-// The turn is handed over: it is never free while a caller waits, so a newcomer cannot barge in (as in
-// golang.org/x/sync/semaphore). A shared turn is first given to one caller alone. When that caller calls Share, the shared
-// callers behind it, up to the first exclusive one, enter beside it. Neither kind can starve the other, because all wait
-// in the same queue.
+// The turn passes from caller to caller: it is never free while a caller waits, so a newcomer cannot barge in (as in
+// golang.org/x/sync/semaphore). A shared turn first goes to one caller alone. When that caller calls Share, the shared callers behind
+// it, up to the first exclusive one, enter beside it. Neither kind can starve the other, because all wait in the same queue.
 //
-// A caller may be a member of a group. The holder of the turn can then lead a batch: it takes along the waiters of its group
-// that stand next in line. They get no turn of their own, and are told when the batch has ended.
+// A caller may be a member of a group. The holder of the turn can then lead a batch: it takes along the waiters of its group that are
+// next in the queue. They get no turn of their own, and learn when the batch has ended.
 package local

@@ -169,8 +169,8 @@ func (e *entry[B]) passLane(t *Turn[B]) bool {
 	return true
 }
 
-// Idle takes the turn of a lane that is pinned and has no holder, also after Close. It reports whether it did. The turn must
-// be ended at once, since callers that would not wait do wait for that.
+// Idle takes the turn of a lane that is pinned and has no holder, also after Close. It reports whether it did. End the turn at once, because
+// callers that would not wait elsewhere wait for that.
 func (q *Queue[B]) Idle(t *Turn[B], key string, lane int) bool {
 	s := q.shard(key)
 	s.mu.Lock()
@@ -214,7 +214,7 @@ func (e *entry[B]) takeIdle(t *Turn[B], index int) bool {
 	return true
 }
 
-// Others returns the batons of the lanes of a key, other than one, that have a holder or are pinned.
+// Others returns the batons of all lanes of a key but one, as far as they have a holder or are pinned.
 func (q *Queue[B]) Others(key string, than int) (all []B) {
 	s := q.shard(key)
 	s.mu.Lock()
@@ -234,7 +234,7 @@ func (q *Queue[B]) Others(key string, than int) (all []B) {
 	return all
 }
 
-// Batons adds the batons of a key in use to all: of lane 0, and of the lanes that its permits use. None: the key is not in use.
+// Batons appends to all the batons of a key in use: of lane 0, and of the lanes that its permits use. It appends none if the key is not in use.
 func (q *Queue[B]) Batons(all []B, key string) []B {
 	s := q.shard(key)
 	s.mu.Lock()
@@ -250,13 +250,13 @@ func (q *Queue[B]) Batons(all []B, key string) []B {
 	return all
 }
 
-// Lane is the index of the lane that the holder of a permit has, 0 for other turns.
+// Lane returns the index of the lane that the holder of a permit has, 0 for other turns.
 func (t *Turn[B]) Lane() int { return t.lane.index }
 
-// Permits is the limit of a permit: so many are held at a time. 0: the turn is none.
+// Permits returns the limit of a permit: how many are held at a time. 0: the turn is not a permit.
 func (t *Turn[B]) Permits() int { return int(max(t.kind, 0)) }
 
-// Beside returns how many permits of the key are held, that of t included.
+// Beside returns how many permits of the key are held, t included.
 func (t *Turn[B]) Beside() int {
 	s := t.lock()
 	if s == nil {
@@ -276,19 +276,19 @@ func (t *Turn[B]) lockPermit() *shard[B] {
 	return s
 }
 
-// Early reports that the exclusive turn was given while permits of the key are held. Its holder may ask elsewhere for what its baton lacks, and
-// so be known there, but Alone comes before it works.
+// Early reports whether the exclusive turn was given while permits of the key are held. Its holder may ask elsewhere for what its baton lacks,
+// and so be known there, but must call Alone before it works.
 func (t *Turn[B]) Early() bool { return t.early }
 
-// Follow returns when no permit of those before an early turn is on its way: each is at work, or waits elsewhere, and so is before the caller there.
-// The errors are those of Alone.
+// Follow returns when each permit before an early turn is at work, or waits elsewhere, where it is then before the caller. The errors are those
+// of Alone.
 func (t *Turn[B]) Follow(ctx context.Context, deadline time.Time) error { // rule P6
 	return t.watch(ctx, deadline, func(e *entry[B]) (bool, error) { return e.stages[coming] == 0, nil })
 }
 
-// Alone returns when no permits are held beside an exclusive turn. None come, since they wait for that turn. ErrBehind: all
-// that are held wait elsewhere, so if the caller has there what they wait for, it has to give way. ErrClosed, ErrTimeout and
-// the error of ctx as with Enter. After an error the caller still has the turn.
+// Alone returns when no permits are held beside an exclusive turn. No new permits come, because they wait for that turn. ErrBehind: all permits
+// that are held wait elsewhere, so if the caller has there what they wait for, it has to give way. ErrClosed, ErrTimeout and the error of ctx
+// are as with Enter. After an error the caller still has the turn.
 func (t *Turn[B]) Alone(ctx context.Context, deadline time.Time) error { // rule P6
 	return t.watch(ctx, deadline, func(e *entry[B]) (bool, error) {
 		if e.permits > 0 && e.permits == int(e.stages[aside]) {
@@ -336,7 +336,7 @@ func (e *entry[B]) change() {
 	}
 }
 
-// Arrived is for the holder of a permit that is at work with what it found at hand.
+// Arrived says that the holder of a permit is at work with the baton as it found it.
 func (t *Turn[B]) Arrived() {
 	if s := t.lockPermit(); s != nil {
 		t.lane.become(atWork)
@@ -344,7 +344,7 @@ func (t *Turn[B]) Arrived() {
 	}
 }
 
-// Aside is for the holder of a permit that waits elsewhere for what the baton of its lane lacks. Received must follow, however the wait ends.
+// Aside says that the holder of a permit waits elsewhere for what the baton of its lane lacks. Received must follow, however the wait ends.
 func (t *Turn[B]) Aside() {
 	if s := t.lockPermit(); s != nil {
 		t.lane.become(aside)
@@ -360,8 +360,8 @@ func (l *lane[B]) become(s stage) {
 	e.change()
 }
 
-// Await is Aside for a caller that takes a fellow's lane instead. The channel receives a value when a
-// fellow has handed it a lane: see Offer. Received must follow, however the wait ends.
+// Await is Aside for a caller that also accepts the lane of another permit. The channel receives a value when the holder of another permit has
+// handed over a lane: see Offer. Received must follow, however the wait ends.
 func (t *Turn[B]) Await() <-chan struct{} {
 	s := t.lockPermit()
 	if s == nil {
@@ -383,12 +383,11 @@ func (e *entry[B]) awaits(l *lane[B]) (int, bool) {
 	return slices.BinarySearchFunc(e.awaiting, l.ticket, func(l *lane[B], ticket uint64) int { return cmp.Compare(l.ticket, ticket) })
 }
 
-// Offer hands a lane whose baton is fit for use over to the fellow that has waited longest for one elsewhere (see Await), and came
-// before all that wait in line. It reports false if there is none, or its limit is smaller than that of t: then the caller
-// still has its turn.
+// Offer hands a lane whose baton is fit for use over to the permit that has waited longest for one elsewhere (see Await), and came before all
+// that wait in the queue. It reports false if there is none, or its limit is smaller than that of t: then the caller still has its turn.
 //
-// The fellow keeps its own lane as well. Of Offer and the end of its wait, the first under the mutex wins. What comes too late is passed
-// on by Received's caller.
+// The receiver keeps its own lane as well. If Offer and the end of its wait meet, the first under the mutex wins. The caller of Received passes
+// on a lane that comes too late.
 func (t *Turn[B]) Offer() bool { // rule P2
 	s := t.lockPermit()
 	if s == nil {
@@ -406,9 +405,8 @@ func (t *Turn[B]) Offer() bool { // rule P2
 	return true
 }
 
-// Received ends what Await or Aside has begun, if it has. It returns the turn of the lane that a fellow has handed over meanwhile: the
-// caller has two then, works with one of them, and passes the other on. nil: there is none. It may be called at any time by the holder of
-// a turn.
+// Received ends what Await or Aside has begun, if either has. It returns the turn of the lane that another permit has handed over meanwhile: the
+// caller has two then, works with one of them, and passes the other on. nil: there is none. The holder of a turn may call it at any time.
 func (t *Turn[B]) Received() *Turn[B] {
 	s := t.lockPermit()
 	if s == nil {

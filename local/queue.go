@@ -15,7 +15,7 @@ import (
 var (
 	// ErrQueueFull: as many callers wait for the key as allowed.
 	ErrQueueFull = keyless.Errorf("local queue is full")
-	// ErrHopeless: too many callers are ahead for the turn to come in time. It Is also ErrQueueFull.
+	// ErrHopeless: so many callers are ahead that the turn would come too late. It Is also ErrQueueFull.
 	ErrHopeless = keyless.Errorf("the wait would be longer than allowed: %w", ErrQueueFull)
 	// ErrBusy: the turn is held and the caller did not want to wait.
 	ErrBusy = keyless.Errorf("local turn is taken")
@@ -23,7 +23,7 @@ var (
 	ErrTimeout = keyless.Errorf("local wait timed out")
 	// ErrClosed: the queue has been closed.
 	ErrClosed = keyless.Errorf("local queue is closed")
-	// ErrBehind is Alone's: the permits that are left wait elsewhere, perhaps for the caller.
+	// ErrBehind: returned by Alone if the permits that are left wait elsewhere, perhaps for the caller.
 	ErrBehind = keyless.Errorf("all permits wait elsewhere")
 )
 
@@ -40,8 +40,7 @@ const (
 	shrinkAbove = 512
 )
 
-// Queue grants turns per key, first come, first served. Unused keys take no memory.
-// All methods are safe for concurrent use.
+// Queue grants turns per key, first come, first served. Unused keys take no memory. All methods are safe for concurrent use.
 type Queue[B any] struct {
 	baton    func(key string, lane int, spare B) B
 	seed     maphash.Seed
@@ -85,20 +84,20 @@ type entry[B any] struct {
 	changed  chan struct{} // a lane has another stage: has room for one value; nil: nobody has waited for that
 }
 
-// Ask describes the turn a caller wants.
+// Ask describes the turn that a caller wants.
 type Ask struct {
 	Shared   bool
 	NoWait   bool
-	Permits  int32         // one of so many turns that may be held at a time. 0: an exclusive or shared turn
+	Permits  int32         // how many turns may be held at a time, of which the caller wants one. 0: an exclusive or shared turn
 	Limit    int           // callers that may wait for this key, including this one, or Unlimited
-	MaxAhead int           // exclusive waiters from which on the caller does not want to wait, 0 for any number
+	MaxAhead int           // the number of exclusive waiters from which on the caller does not want to wait, 0 for any number
 	Deadline time.Time     // zero: none
-	Waiting  *atomic.Int64 // counts this caller as long as Limit does, and so never more of a key than that. nil: not counted
+	Waiting  *atomic.Int64 // counts this caller as long as Limit does, so it never exceeds Limit for a key. nil: not counted
 }
 
-// New returns an empty queue. baton makes the baton of a lane that comes into use, from the baton of a lane no longer used or,
-// if there is none to spare, from B's zero value. Lane 0 is that of a key's exclusive and shared callers. Permits have others.
-// baton must be quick and must not call the queue.
+// New returns an empty queue. It calls baton for the baton of a lane that comes into use. baton gets the baton of a lane no longer used or, if
+// there is none to spare, B's zero value. Lane 0 is that of a key's exclusive and shared callers. Permits have others. baton must be quick and
+// must not call the queue.
 func New[B any](baton func(key string, lane int, spare B) B) *Queue[B] {
 	q := &Queue[B]{baton: baton, seed: maphash.MakeSeed(), drained: make(chan struct{})}
 	q.draining.Store(shardCount)
@@ -109,11 +108,11 @@ func New[B any](baton func(key string, lane int, spare B) B) *Queue[B] {
 	return q
 }
 
-// Enter waits until t has the turn of key. t must not be in use, and must not be used again until Enter has returned an
-// error or the turn has been passed on.
+// Enter waits until t has the turn of key. t must not be in use. It must not be used again until Enter has returned an error or the turn has
+// been passed on.
 //
-// If the turn is handed over at the moment ctx or the deadline ends, the turn wins. Enter returns nil, and the caller, which
-// then has the turn, checks its context itself and passes the turn on. So a turn is never lost.
+// If the turn arrives at the moment when ctx or the deadline ends, the turn wins. Enter then returns nil, and the caller has the turn, checks
+// its context itself and passes the turn on. So a turn is never lost.
 func (q *Queue[B]) Enter(ctx context.Context, t *Turn[B], key string, ask Ask) error {
 	s := q.shard(key)
 	s.mu.Lock()

@@ -6,12 +6,11 @@ import (
 	"time"
 )
 
-// Turn is one caller's right to run next for one key, or its position in the queue. The caller allocates it, so a turn costs no
-// allocation of its own. The zero value is ready for Enter. A turn that is gone may be reused once no late call can refer to
-// it.
+// Turn is one caller's right to run next for one key, or its position in the queue. The caller allocates it, so a turn costs no allocation of
+// its own. The zero value is ready for Enter. A turn that has ended may be reused once no late call can refer to it.
 //
-// A turn can be taken from its holder: the first call of Pass or Leave wins, and for the second the turn is Taken. So a
-// function that returns after its turn was taken changes nothing.
+// A turn can be taken from its holder: the first call of Pass or Leave wins, and the second one finds the turn Taken. So a function that returns
+// after its turn was taken changes nothing.
 type Turn[B any] struct {
 	// lane is set by Enter, to lane 0 while a permit waits, and by whatever gives t its turn. It is guarded by the shard's mutex
 	// for all but the caller, as state is; but what it points to never changes its shard.
@@ -38,7 +37,7 @@ const (
 	riding  // taken along by the leader of a batch
 )
 
-// Outcome says what Pass did.
+// Outcome is what Pass did.
 type Outcome uint8
 
 const (
@@ -48,8 +47,8 @@ const (
 	Passed
 	// Kept: there is no waiter. The caller still has the turn, alone, and cleans up before it calls Leave.
 	Kept
-	// Barred is Kept although callers wait. The first of them, or one that has its turn early, has no use for this baton: it
-	// waits for another lane, or for others to leave as well.
+	// Barred is Kept although callers wait. The first of them, or one that has its turn early, cannot use this baton: it waits for another lane,
+	// or for others to leave as well.
 	Barred
 )
 
@@ -59,7 +58,7 @@ func (t *Turn[B]) Baton() B { return t.lane.baton }
 // Queued reports whether the caller waited for the turn it has, or has given up.
 func (t *Turn[B]) Queued() bool { return t.ready != nil }
 
-// Pass hands the turn to the first waiter. If there is none, or it cannot use this turn, the caller keeps it.
+// Pass hands the turn to the first waiter. If there is none, or the waiter cannot use this turn, the caller keeps it.
 func (t *Turn[B]) Pass() Outcome {
 	s := t.lock()
 	if s == nil {
@@ -98,8 +97,7 @@ func (t *Turn[B]) Leave() bool {
 	return true
 }
 
-// Share lets the shared waiters at the head of the queue enter beside t, and later shared callers as long as no caller
-// waits.
+// Share lets the shared waiters at the head of the queue enter beside t, and later shared callers as long as no caller waits.
 func (t *Turn[B]) Share() {
 	s := t.lock()
 	if s == nil {
@@ -110,8 +108,7 @@ func (t *Turn[B]) Share() {
 	t.lane.entry.admitHeads()
 }
 
-// Reopen is Share for a baton that has become usable again: a caller that found it unusable just before, and has yet to
-// call Again, is not to wait either.
+// Reopen is Share for a baton that has become usable again. A caller that found it unusable and has yet to call Again then does not wait either.
 func (t *Turn[B]) Reopen() {
 	s := t.lock()
 	if s == nil {
@@ -124,10 +121,10 @@ func (t *Turn[B]) Reopen() {
 	e.admitHeads()
 }
 
-// Again is for the holder of a shared turn that finds it came too late, because the baton may no longer be used. It returns
-// when t has the turn again. That is alone, when all other holders have left, because t waits at the head meanwhile and no
-// caller enters. Or it is beside one of them that calls Share or Reopen, since the baton may be usable then, and at once if
-// Reopen was called since t got the turn. The errors are those of Enter, except ErrQueueFull. t does not have the turn then.
+// Again is for the holder of a shared turn that came too late, because the baton may no longer be used. It returns when t has the turn again.
+// Usually t has it alone, when all other holders have left: meanwhile t waits at the head, and no caller enters. t has it beside a holder that
+// calls Share or Reopen, because the baton may be usable then, and at once if Reopen was called since t got the turn. The errors are those of
+// Enter, except ErrQueueFull. After an error t does not have the turn.
 func (t *Turn[B]) Again(ctx context.Context, ask Ask) error {
 	s := t.lock()
 	if s == nil {
@@ -158,7 +155,7 @@ func (t *Turn[B]) Again(ctx context.Context, ask Ask) error {
 	return t.wait(ctx, s, ask)
 }
 
-// Pin keeps the lane, and so its baton, until Queue.Unpin. Only the holder of the turn may call it.
+// Pin keeps the lane and its baton until Queue.Unpin. Only the holder of the turn may call it.
 func (t *Turn[B]) Pin() {
 	if s := t.lock(); s != nil {
 		t.lane.pins++

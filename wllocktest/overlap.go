@@ -15,18 +15,18 @@ import (
 // OverlapOption is a setting of Overlap.
 type OverlapOption func(*overlap)
 
-// OverlapLocks names the locks that are held (default: one of a name that does not matter).
+// OverlapLocks names the locks that are held (default: one lock of an arbitrary name).
 func OverlapLocks(locks ...wllock.Resource) OverlapOption {
 	return func(o *overlap) { o.locks = locks }
 }
 
-// OverlapBefore has reset run before each schedule, to bring the data back to where it began.
+// OverlapBefore makes Overlap call reset before each schedule, to restore the initial data.
 func OverlapBefore(reset func(ctx context.Context) error) OverlapOption {
 	return func(o *overlap) { o.reset = reset }
 }
 
-// OverlapTwice also tries schedules with two switches: the later holder stops before one of its statements, too, while the first one goes on
-// to its end. There are as many as the product of both numbers of statements.
+// OverlapTwice also tries schedules with two switches: the later holder stops before one of its statements, too, while the first one runs to its
+// end. Their number is the product of both numbers of statements.
 func OverlapTwice() OverlapOption { return func(o *overlap) { o.twice = true } }
 
 const (
@@ -36,13 +36,13 @@ const (
 	overlapTTL = time.Minute
 )
 
-// Overlap tells whether code checks its fences. It has run called by two holders of the same lock at a time, as after a pause: the first one
-// stops before a statement, and its lease ends. The second one gets the lock, and runs to its end, or until it waits for the first one
-// in the database. Then the first one goes on, since it has not noticed. After both, check looks at the data. Overlap does so for each
-// statement of the first one, and fails the test with the statement for each error of check.
+// Overlap tests whether code checks its fences. It calls run for two holders of the same lock at a time, as after a pause. The first holder
+// stops before a statement, and its lease ends. The second one gets the lock, and runs to its end, or until it waits for the first one in the
+// database. Then the first one continues, because it has not noticed. After both, check inspects the data. Overlap does so for each statement of
+// the first holder. For each error of check it fails the test, and names the statement.
 //
-// db is of OpenDB, and run uses it with the context that it gets, which carries the lock. A transaction of package fenced passes. Code that
-// reads, decides and writes does not. An error of run is no failure, unless both holders have one.
+// db must come from OpenDB, and run must use it with the context that it gets, which carries the lock. A transaction of package fenced passes.
+// Code that reads, decides and writes without a fence does not. An error of run is no failure, unless both holders have one.
 func Overlap(t testing.TB, db *sql.DB, run, check func(ctx context.Context) error, opts ...OverlapOption) {
 	t.Helper()
 	w, ok := db.Driver().(*watched)

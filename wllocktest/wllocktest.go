@@ -1,12 +1,12 @@
-// Package wllocktest gives the tests of applications a Locker without a server, and simulates what is hard to reproduce. That
-// is a key held by another caller, a lost lease, and a backend that is unreachable or does not answer.
+// Package wllocktest gives the tests of applications a Locker without a server, and simulates what is hard to reproduce. That includes a
+// key held by another caller, a lost lease, and a backend that is unreachable or does not answer.
 //
 //	func TestOrder(t *testing.T) {
 //		shop := NewShop(wllocktest.New(t))
 //		...
 //	}
 //
-// The Lockers are closed when the test ends, and the test fails, naming the keys, if a lock is still held. Everything works inside a
+// The Lockers are closed when the test ends. If a lock is still held then, the test fails and names the keys. Everything works inside a
 // testing/synctest bubble, where waiting for a lease to expire takes no time.
 package wllocktest
 
@@ -44,9 +44,9 @@ func New(t testing.TB, opts ...wllock.Option) *wllock.Locker {
 	return newLocker(t, newBackend(t), opts)
 }
 
-// Hold acquires the lock name, key of l, as another caller in the way of the code under test would, and returns a function that
-// releases it. The end of the test releases it at the latest. The test fails if the lock cannot be acquired. Of a name with
-// [wllock.Permits] it has one permit.
+// Hold acquires the lock name, key of l, as a caller that competes with the code under test, and returns a function that releases it. The lock
+// is released at the end of the test at the latest. The test fails if the lock cannot be acquired. If the name has [wllock.Permits], Hold
+// acquires one permit.
 func Hold(t testing.TB, l *wllock.Locker, name, key string) (release func()) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context()) // which ends before the clean-up

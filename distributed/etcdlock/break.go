@@ -26,9 +26,9 @@ func (b *Backend) brokenKey(key string) string {
 	return b.set.prefix + "/" + brokenName + escaper.Replace(key)
 }
 
-// Break implements distributed.Inspector (rule E8). The holders' keys are deleted and the record is written in one transaction, which
-// compares the create revisions. The next in line is woken by it as by a release, and its fences are those of this change or later. A holder
-// that no other waits for is told by its watch, another one by its next look, within T/3.
+// Break implements distributed.Inspector (rule E8). One transaction, which compares the create revisions, deletes the holders' keys and writes
+// the record. It wakes the next in line as a release does, and the fences of that one are those of this change or later. If no other instance
+// waits for a holder, it learns of the break by its watch, otherwise by its next look, within T/3.
 func (b *Backend) Break(ctx context.Context, found distributed.Inspection, by, reason string) (distributed.Breaking, error) {
 	record, youngest, err := parts.CheckBreak("etcdlock", found, by, reason)
 	if err != nil {

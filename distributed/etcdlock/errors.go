@@ -14,8 +14,8 @@ import (
 	"github.com/wllock/wllock/internal/keyless"
 )
 
-// ErrInvalidTTL says that a lease TTL is shorter than the shortest etcd lease that the server grants, so that a crashed
-// holder would keep the lock for longer. It stands beside distributed.ErrRefused and ErrUnavailable.
+// ErrInvalidTTL says that a lease TTL is shorter than the shortest etcd lease that the server grants, so that a crashed holder would keep the
+// lock for longer than the TTL. An error that Is ErrInvalidTTL Is also distributed.ErrRefused and ErrUnavailable.
 var ErrInvalidTTL = keyless.Errorf("etcdlock: lease TTL shorter than that of an etcd lease")
 
 // errOver says that the session of a request has ended. Nothing of the request is left.

@@ -34,9 +34,9 @@ var engineSettings = driver.Settings{
 	Name: "etcdlock", Grid: gridPerBeat, LookMost: checkedAtOnce, DropMost: removedAtOnce, Drops: maxRemoving, DropsHere: 1,
 }
 
-// New returns a Backend on the cluster of a client, whose connection it uses beside its owner and does not close. It asks nothing
-// yet: Ping or the first Enter does. A namespace around the client's KV is not seen: see WithPrefix. A client with a user and a password
-// cannot replace a token that has become invalid, and works no more until it is made anew: use [Open] where users have passwords.
+// New returns a Backend on the cluster of a client. It shares the client's connection with the application, and does not close it. New sends
+// nothing: Ping or the first Enter does. A namespace around the client's KV is ignored: see WithPrefix. A client with a user and a password
+// cannot replace a token that has become invalid, and then stops working until it is made anew: use [Open] if users have passwords.
 func New(client *clientv3.Client, opts ...Option) (*Backend, error) {
 	if client == nil {
 		return nil, errors.New("etcdlock: New(nil): want a client")
@@ -57,10 +57,10 @@ func newBackend(d *dialer, opts []Option) (*Backend, error) {
 	return b, nil
 }
 
-// String names the prefix, and nothing secret.
+// String names the prefix, but nothing secret.
 func (b *Backend) String() string { return fmt.Sprintf("etcdlock(%s)", b.set.prefix) }
 
-// GoString is String, so that no way to print a Backend shows a password.
+// GoString returns what String returns, so that no way of printing a Backend shows a password.
 func (b *Backend) GoString() string { return b.String() }
 
 // connect returns the client's connection. It makes the client if that takes a log-in.
@@ -77,12 +77,12 @@ func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distribut
 	return b.engine.Enter(ctx, req)
 }
 
-// Observe implements distributed.Observable: every request is reported, of callers and of background tasks.
+// Observe implements distributed.Observable. It reports every request, of callers and of background tasks.
 func (b *Backend) Observe(f func(distributed.Exchange)) (stop func()) { return b.engine.Observe(f) }
 
-// Close implements distributed.Backend. Places are left and unread grants released. Sessions are revoked, and with them all
-// that is left of them, unless leases are held: then they are kept alive no more, and expire. Close waits at most a few
-// seconds for a server that does not answer. It closes the client if Open has made it.
+// Close implements distributed.Backend. It leaves places, releases unread grants, and revokes sessions with all that is left of them. Sessions
+// with held leases are no longer kept alive instead, and expire. Close waits at most a few seconds for a server that does not answer. It closes
+// the client if Open has made it.
 func (b *Backend) Close() error {
 	err := b.engine.Close()
 	b.dial.close()

@@ -14,7 +14,7 @@ import (
 	"github.com/wllock/wllock/internal/parts"
 )
 
-// Echo implements distributed.Observable: a read of nothing that a quorum has to confirm.
+// Echo implements distributed.Observable. It sends an empty read that a quorum has to confirm.
 func (b *Backend) Echo(ctx context.Context) error {
 	s, ctx, cancel, err := b.session(ctx)
 	defer cancel()
@@ -30,14 +30,14 @@ func (b *Backend) Echo(ctx context.Context) error {
 // pingBudget bounds a Ping whose context has no end.
 const pingBudget = 5 * time.Second
 
-// Ping implements distributed.Backend: it writes a key of its own, so the cluster has its quorum, space is left, and the user
-// has its rights. The error names what is missing.
+// Ping implements distributed.Backend. It writes a key of its own. So it succeeds only if the cluster has its quorum and space, and the user has
+// the rights. The error names what is missing.
 func (b *Backend) Ping(ctx context.Context) error {
 	return b.try(ctx, func(ctx context.Context, s *session) error { return s.write(ctx, "ping") })
 }
 
-// Probe implements distributed.Prober: beside what Ping asks, whether the user may write the keys of this lock. etcd checks the
-// rights of both halves of a transaction, and carries out the one that writes no lock.
+// Probe implements distributed.Prober. In addition to Ping, it checks that the user may write the keys of this lock. It writes no lock: etcd
+// checks the rights of both branches of a transaction, and Probe's transaction takes the other one.
 func (b *Backend) Probe(ctx context.Context, p distributed.Probe) error {
 	if err := parts.CheckProbe("etcdlock", p); err != nil {
 		return err
@@ -81,7 +81,7 @@ func (b *Backend) session(ctx context.Context) (*session, context.Context, conte
 // ttlMemory is how long a TTL in use is remembered at least.
 const ttlMemory = 5 * time.Minute
 
-// LongestTTL implements distributed.TTLRegistry. A note is a key with an etcd lease of its own, so that it goes by itself.
+// LongestTTL implements distributed.TTLRegistry. A note is a key with an etcd lease of its own, so it expires.
 func (b *Backend) LongestTTL(ctx context.Context, system string, own time.Duration) (time.Duration, error) {
 	s, ctx, cancel, err := b.session(ctx)
 	defer cancel()

@@ -14,8 +14,8 @@ import (
 
 var _ distributed.Inspector = (*Backend)(nil)
 
-// Inspect implements distributed.Inspector: one transaction that reads. When a request was made and how long a lease lasts is not
-// known: etcd keeps no times of keys, and how long a key lasts is its session's affair.
+// Inspect implements distributed.Inspector. It is one transaction that reads. It cannot say when a request was made, because etcd keeps no times
+// of keys, or how long a lease lasts, because that depends on its session.
 func (b *Backend) Inspect(ctx context.Context, key string) (distributed.Inspection, error) {
 	found := distributed.Inspection{Key: key}
 	s, ctx, cancel, err := b.session(ctx)
@@ -82,8 +82,8 @@ func (r request) mode() distributed.Mode {
 // listedAtOnce is how many requests, of all locks, a page of List reads at most.
 const listedAtOnce = 1000
 
-// List implements distributed.Inspector. A page is one read of the requests in the order of their keys. The cursor is the key at which
-// the next one begins.
+// List implements distributed.Inspector. A page is one read of the requests in the order of their keys. The cursor is the key at which the next
+// page begins.
 func (b *Backend) List(ctx context.Context, prefix, cursor string, limit int) ([]distributed.Inspection, string, error) {
 	if err := parts.CheckPage("etcdlock", limit); err != nil {
 		return nil, "", err

@@ -10,7 +10,7 @@ import (
 	"github.com/wllock/wllock/internal/parts"
 )
 
-// Format is that of the keys: 1, and no number stands in them. A request of another format is refused.
+// Format is the version of the keys: 1, which they do not name. A request of another version is refused.
 const Format = 1
 
 // The keys, below the prefix:
@@ -41,8 +41,7 @@ const (
 
 var escaper = strings.NewReplacer("%", "%25", "/", "%2F")
 
-// Key returns the key of the lock to which a key in etcd belongs, for people and programs that look into the database. prefix
-// is the Backend's.
+// Key returns the key of the lock to which a key in etcd belongs, for people and programs that read the database. prefix is that of the Backend.
 func Key(prefix, name string) (string, error) {
 	rest, below := strings.CutPrefix(name, prefix+"/")
 	escaped, _, cut := strings.Cut(rest, "/")

@@ -28,10 +28,11 @@ import (
 //	etcd://[user:password@]host[:port][,host[:port]...][/prefix][?password-file=...]
 //	etcds://[user:password@]host[:port][,host[:port]...][/prefix][?tls_ca=...&tls_cert=...&tls_key=...&tls_server_name=...]
 //
-// etcds is TLS. tls_ca, tls_cert and tls_key name PEM files: the authorities that vouch for the servers (default: those of the system), a client
-// certificate and its key. They are read again for each connection. tls_server_name is what the certificates of all servers must name in
-// place of their hosts. ca, cert, key and server-name are other names for these. The port is 2379 if there is none, the prefix [DefaultPrefix].
-// A password is better kept in a file, which is read when the client logs in. No error of this package shows one. Like New, Open does not connect.
+// etcds is TLS. tls_ca, tls_cert and tls_key name PEM files: the certificate authorities of the servers (default: those of the system), a
+// client certificate and its key. They are read again for each connection. tls_server_name is the name that the certificates of all servers
+// must have, instead of their hosts. ca, cert, key and server-name are other names for these parameters. The default port is 2379, and the
+// default prefix is [DefaultPrefix]. Better keep a password in a file, which password-file names, and which is read when the client logs in.
+// No error of this package shows a password. Like New, Open does not connect.
 func Open(rawURL string, opts ...Option) (*Backend, error) {
 	d, prefix, err := parseURL(rawURL)
 	if err != nil {
@@ -44,7 +45,7 @@ func Open(rawURL string, opts ...Option) (*Backend, error) {
 	return newBackend(d, all)
 }
 
-// Opener returns an Open for config.WithOpener, for the schemes etcd and etcds.
+// Opener returns Open with these options, for config.WithOpener, for the schemes etcd and etcds.
 func Opener(opts ...Option) func(context.Context, *url.URL) (distributed.Backend, error) {
 	return openurl.Opener(Open, opts)
 }

@@ -21,14 +21,13 @@ type settings struct {
 	patience time.Duration // with an answer, in place of a sixth of the TTL; 0: that
 }
 
-// DefaultPrefix begins all keys.
+// DefaultPrefix is what all keys begin with, unless WithPrefix or a URL names another.
 const DefaultPrefix = "/wllock"
 
-// WithLogger sets the logger for warnings: an etcd lease that has expired, watches that are refused (default: none). Nil is
-// refused.
+// WithLogger sets the logger for warnings: an etcd lease that has expired, watches that are refused (default: none). Nil is refused.
 func WithLogger(log *slog.Logger) Option { return func(s *settings) { s.log = log } }
 
-// WithPrefix sets what all keys begin with, before a slash (default [DefaultPrefix]). The path of a URL beats it.
+// WithPrefix sets what all keys begin with, before a slash (default [DefaultPrefix]). The path of a URL overrides it.
 func WithPrefix(prefix string) Option { return func(s *settings) { s.prefix = prefix } }
 
 func newSettings(opts []Option) (settings, error) {

@@ -148,7 +148,7 @@ func (ws *watches) run() {
 // and after each further refusal, all owners look instead (rule E3). It is logged once.
 func (ws *watches) refuse(reason string) {
 	if !ws.refused {
-		ws.b.set.log.Warn("etcdlock: watches are refused, locks are handed over by looks", "reason", reason)
+		ws.b.set.log.Warn("etcdlock: watches are refused, hand-overs are found by polling", "reason", reason)
 	}
 	ws.refused = true
 	ws.mu.Lock()

@@ -384,7 +384,7 @@ func (l *Lease) failed(asked time.Time, err error) {
 // Why a renewal has failed of which no backend could say more.
 var (
 	errSilent  = distributed.Unavailable("", keyless.Errorf("no answer"))
-	errNotSent = keyless.Errorf("it was not sent in time: this process stood still, or had no time")
+	errNotSent = keyless.Errorf("it was not sent in time: this process was paused, or too busy")
 )
 
 // unrenewed says why a lease expires of which no renewal has failed, and the next is, or was, due then. The caller holds mu.

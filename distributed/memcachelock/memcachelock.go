@@ -32,22 +32,23 @@ type Backend struct {
 	observers parts.Observers
 }
 
-// Format is that of the items. A later one has its number in them, and is refused.
+// Format is the version of the items. A later version has its number in them, and is refused.
 const Format = register.Format
 
 // Option changes how a Backend works.
 type Option func(*Backend)
 
-// WithUnfenced is the consent without which New refuses: to locks without fences, on a service that may forget them. The
-// package's documentation says what that means.
+// WithUnfenced consents to locks without fences, on a service that may forget them. New returns an error without it. The package's documentation
+// says what that means.
 func WithUnfenced() Option { return func(b *Backend) { b.unfenced = true } }
 
-// WithSelector tells New which server has a key, if the client has several: s is what the client was made from. Then a server that is silent
-// holds up no renewal or release at another. [Open] needs no telling.
+// WithSelector tells New which server has a key, if the client has several servers: s is the selector that the client was made from. Then a
+// silent server holds up no renewal or release at another one. [Open] does not need it.
 func WithSelector(s memcache.ServerSelector) Option { return func(b *Backend) { b.selector = s } }
 
-// New returns a Backend over the servers of client. It needs [WithUnfenced], and with several servers [WithSelector]. It does not connect.
-// The client is the caller's: its Timeout bounds every exchange, so set it to T/5 at most, and MaxIdleConns to the callers that ask at a time.
+// New returns a Backend over the servers of client. It needs [WithUnfenced], and with several servers [WithSelector]. It does not connect. The
+// client belongs to the caller. Its Timeout bounds every exchange, so set that to at most T/5, and MaxIdleConns to the number of concurrent
+// callers.
 func New(client *memcache.Client, opts ...Option) (*Backend, error) {
 	b := &Backend{client: client}
 	for _, o := range opts {
@@ -74,7 +75,7 @@ const timeoutShare, longestTimeout = 5, time.Second
 // maxTTL keeps an item's expiry below 30 days; beyond them memcached takes it for a date.
 const maxTTL = 14 * 24 * time.Hour
 
-// Enter implements distributed.Backend. The TTL is 14 days at most.
+// Enter implements distributed.Backend. The maximum TTL is 14 days.
 func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
 	if req.TTL > maxTTL {
 		return nil, nil, keyless.Errorf("memcachelock: a TTL of %v: want %v at most", req.TTL, maxTTL)
@@ -85,7 +86,7 @@ func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distribut
 	return b.locks.Enter(ctx, req)
 }
 
-// Ping implements distributed.Backend: a server locks and releases. What another one of several does concerns its own keys.
+// Ping implements distributed.Backend. One server must lock and release. If another one of several fails, that affects only its own keys.
 func (b *Backend) Ping(ctx context.Context) error {
 	return b.first(ctx, 1, func(ctx context.Context, key string) error {
 		if err := b.get(ctx, key); err != nil { // at once, where a lock is asked for until the claim window ends
@@ -95,10 +96,10 @@ func (b *Backend) Ping(ctx context.Context) error {
 	})
 }
 
-// Observe implements distributed.Observable: of exchanges with all servers.
+// Observe implements distributed.Observable. It reports the exchanges with all servers.
 func (b *Backend) Observe(f func(distributed.Exchange)) (stop func()) { return b.observers.Observe(f) }
 
-// Echo implements distributed.Observable: a server answers.
+// Echo implements distributed.Observable. It returns nil if a server answers.
 func (b *Backend) Echo(ctx context.Context) error {
 	sent := time.Now()
 	err := b.first(ctx, unknownServers, b.get)
@@ -186,8 +187,8 @@ func (b *Backend) serverOf(key string) string {
 	return addr.String()
 }
 
-// Close implements distributed.Backend. It leaves the places, and goes on for a second with a server that does not answer, or for the client's
-// Timeout if a question is under way.
+// Close implements distributed.Backend. It leaves the places. If a server does not answer, Close continues for a second, or for the client's
+// Timeout if a request is under way.
 func (b *Backend) Close() error {
 	_ = b.locks.Close() // nil
 	b.asking.Close()

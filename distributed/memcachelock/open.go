@@ -29,11 +29,11 @@ var (
 //	memcached://host[:port][,host[:port]...]?unfenced=true
 //	memcacheds://host[:port][,host[:port]...]?unfenced=true[&tls_ca=...&tls_cert=...&tls_key=...&tls_server_name=...]
 //
-// unfenced=true is the consent of [WithUnfenced]. memcacheds is TLS. tls_ca, tls_cert and tls_key name PEM files: the authorities that vouch for
-// the servers (default: those of the system), a client certificate and its key. They are read again for each connection. tls_server_name is
-// what the certificates of all servers must name in place of their hosts. There are no users: memcached knows them in SASL only, which the
-// client does not speak. Keys lie on the servers where a client of memcache.New looks for them. An exchange may take a second, and T/5 of the
-// shortest T that was asked for. Like New, Open does not connect.
+// unfenced=true is the consent of [WithUnfenced]. memcacheds is TLS. tls_ca, tls_cert and tls_key name PEM files: the certificate authorities
+// of the servers (default: those of the system), a client certificate and its key. They are read again for each connection. tls_server_name
+// is the name that the certificates of all servers must have, instead of their hosts. There are no users: memcached has them in SASL only,
+// which the client does not support. Keys are on the servers where a client of memcache.New looks for them. An exchange may take at most a
+// second, and at most T/5 of the shortest T that was requested. Like New, Open does not connect.
 func Open(rawURL string, opts ...Option) (*Backend, error) {
 	scheme, tail, _ := strings.Cut(rawURL, "://")
 	hosts, query, _ := strings.Cut(tail, "?")

@@ -93,7 +93,7 @@ func (e *entry) describe(to *distributed.Inspection, holders, waiters int) {
 	}
 }
 
-// List implements distributed.Inspector. Pages are in the order of the keys, and the cursor is the last one.
+// List implements distributed.Inspector. Pages are in the order of the keys, and the cursor is the last key of the page.
 func (b *Backend) List(ctx context.Context, prefix, cursor string, limit int) ([]distributed.Inspection, string, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, "", err
@@ -125,8 +125,7 @@ func (b *Backend) List(ctx context.Context, prefix, cursor string, limit int) ([
 	return all[:limit:limit], all[limit-1].Key, nil
 }
 
-// Break implements distributed.Inspector. Fences need not be moved: those of a lease that is granted are above all that
-// were reserved before.
+// Break implements distributed.Inspector. It need not move fences, because those of a new lease are above all that were reserved before.
 func (b *Backend) Break(ctx context.Context, found distributed.Inspection, by, reason string) (distributed.Breaking, error) {
 	record, err := distributed.NewBreaking(found, by, reason)
 	if err != nil {

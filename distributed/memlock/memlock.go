@@ -1,12 +1,12 @@
-// Package memlock is a lock service inside one process: a backend for programs that run as one process and for tests, and
-// the model that backends over a network are compared with.
+// Package memlock is a lock service inside one process: a backend for programs that run as one process, and for tests. Backends over a
+// network are compared with it.
 //
-// It separates the two sides of a real service. The server side (shard.go) has owners, queues and its own clock, and lets
-// leases expire that are not renewed. The client side (lease.go) knows only the answers it got, and notices a loss at its
-// next renewal. Partition cuts the connection between the two, Expire makes the server forget.
+// It separates the two sides of a real service. The server side (shard.go) has owners, queues and a clock of its own, and expires leases
+// that are not renewed. The client side (lease.go) knows only the answers it got, and notices a loss at its next renewal. Partition cuts
+// the connection between the two, and Expire makes the server forget an owner.
 //
-// All instances that are to exclude each other share one Backend. Its fences start at the time of New in nanoseconds, so
-// they go on growing when the program is restarted.
+// All instances that exclude each other must share one Backend. Its fences start at the time of New in nanoseconds, so they continue to
+// grow when the program is restarted.
 package memlock
 
 import (
@@ -20,8 +20,8 @@ import (
 	"github.com/wllock/wllock/internal/keyless"
 )
 
-// Backend is a distributed.Backend in memory, FIFO over all instances that share it. It has no goroutine of its own:
-// timers wake it when a lease is due for renewal or expires.
+// Backend is a distributed.Backend in memory, FIFO over all instances that share it. It has no goroutine of its own: timers run when a lease is
+// due for renewal or expires.
 type Backend struct {
 	seed   maphash.Seed
 	closed atomic.Bool // read under a shard's mu, so it is seen by all that lock mu after Close has swept the shard
@@ -93,7 +93,7 @@ func (b *Backend) Ping(ctx context.Context) error {
 	return err
 }
 
-// Close implements distributed.Backend. The rest of the server side goes away when the leases have expired.
+// Close implements distributed.Backend. The rest of the server side is freed when the leases have expired.
 func (b *Backend) Close() error {
 	if b.closed.Swap(true) {
 		return nil
@@ -104,8 +104,8 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-// Expire makes the server forget the owner of the key, as a DEL on a real one would: the next in the queue gets the lock,
-// and the holder notices at its next renewal.
+// Expire makes the server forget the owner of the key, as DEL does on Redis: the next in the queue gets the lock, and the holder notices at its
+// next renewal.
 func (b *Backend) Expire(key string) {
 	s := b.shardOf(key)
 	s.mu.Lock()
@@ -119,9 +119,9 @@ func (b *Backend) Expire(key string) {
 	}
 }
 
-// Partition cuts the clients off from the server, or heals the cut. While it lasts, calls and renewals fail with
-// ErrUnavailable and the server goes on by its clock. Healing delivers the grants made meanwhile, unless their claim window
-// has passed, and carries out the releases tried meanwhile.
+// Partition cuts the clients off from the server, or heals the cut. While it lasts, calls and renewals fail with ErrUnavailable and the server
+// continues by its own clock. Healing delivers the grants made meanwhile, unless their claim window has passed, and carries out the releases
+// tried meanwhile.
 func (b *Backend) Partition(cut bool) {
 	if b.cut.Swap(cut) && !cut {
 		for i := range b.shards {

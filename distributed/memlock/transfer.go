@@ -11,7 +11,7 @@ import (
 
 var _ distributed.Transferer = (*Backend)(nil)
 
-// Detach implements distributed.Transferer. On the server side the owner of a detached lease is one that has no client.
+// Detach implements distributed.Transferer. On the server side a detached lease has an owner without a client.
 func (b *Backend) Detach(ctx context.Context, of distributed.Lease, id string, lasts time.Duration) error {
 	l, ok := distributed.As[*lease](of)
 	if !ok || l.shard.backend != b {

@@ -14,8 +14,8 @@ import (
 // breakBudget bounds the tries of a Break.
 const breakBudget = 2 * time.Second
 
-// Break implements distributed.Inspector (rule R17). A try that is repeated after a lost answer may find that the first one has
-// done it: then the error Is ErrNotHeld, though the lease was broken.
+// Break implements distributed.Inspector (rule R17). If the answer to a try is lost, its repeat may find the lock already broken: then the error
+// Is ErrNotHeld, although the lock was broken.
 func (b *Backend) Break(ctx context.Context, found distributed.Inspection, by, reason string) (distributed.Breaking, error) {
 	record, err := distributed.NewBreaking(found, by, reason)
 	if err != nil {

@@ -9,11 +9,11 @@ import (
 	"github.com/wllock/wllock/internal/conn"
 )
 
-// Observe implements distributed.Observable. Every request is reported: of callers, heartbeats, renewals, releases and
-// probes, each pipeline once.
+// Observe implements distributed.Observable. It reports every request: of callers, heartbeats, renewals, releases and probes, each pipeline
+// once.
 func (b *Backend) Observe(f func(distributed.Exchange)) (stop func()) { return b.client.Observe(f) }
 
-// Echo implements distributed.Observable. In a cluster it asks another node each time.
+// Echo implements distributed.Observable. In a cluster each call asks another node.
 func (b *Backend) Echo(ctx context.Context) error {
 	if b.client.Closed() {
 		return distributed.ErrClosed

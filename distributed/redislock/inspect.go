@@ -27,7 +27,7 @@ const (
 
 var _ distributed.Inspector = (*Backend)(nil)
 
-// Inspect implements distributed.Inspector. It is one command, which changes nothing (rule R17).
+// Inspect implements distributed.Inspector. It sends one command, which changes nothing (rule R17).
 func (b *Backend) Inspect(ctx context.Context, key string) (distributed.Inspection, error) {
 	name := b.redisKey(key)
 	if err := checkKey(name); err != nil {
@@ -49,8 +49,8 @@ func (b *Backend) redisKey(full string) string {
 	return b.key(full)
 }
 
-// List implements distributed.Inspector, by SCAN, in a cluster node by node. Keys that were made by others and never expire are no
-// locks. With WithKey it is not supported, because a Redis key does not tell the lock's name.
+// List implements distributed.Inspector, by SCAN, in a cluster node by node. Keys of other programs that never expire do not count as locks.
+// With WithKey, List is not supported, because a Redis key does not tell the lock's name.
 func (b *Backend) List(ctx context.Context, prefix, cursor string, limit int) ([]distributed.Inspection, string, error) {
 	switch {
 	case b.key != nil:

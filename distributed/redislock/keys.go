@@ -13,7 +13,7 @@ import (
 // prefix starts the name of every helper key and channel, and the value of every lock.
 const prefix = conn.HelperPrefix
 
-// Format is that of keys, values and messages. A lock's value of a later one begins with "wllock3:", or its number, and is refused.
+// Format is the version of keys, values and messages. A lock's value of a later version begins with "wllock3:", or its number, and is refused.
 const Format = 2
 
 // checkKey refuses a Redis key that is among the helper keys: its lock would be in the way of others. A client may have chosen it, where WithKey

@@ -8,14 +8,14 @@ import (
 	"github.com/wllock/wllock/internal/conn"
 )
 
-// New returns a Backend on the server, sentinel group or cluster that client is connected to. It takes the client's
-// settings for connections of its own and leaves the client alone. Keep a sentinel client open as long as the Backend,
-// which asks for the primary through it. New does not connect: Ping or the first Enter does.
+// New returns a Backend on the server, sentinel group or cluster that client is connected to. It copies the client's settings for connections of
+// its own, and does not use the client itself. Exception: the Backend asks for the primary through a sentinel client, so keep that open as long
+// as the Backend. New does not connect: Ping or the first Enter does.
 func New(client redis.UniversalClient, opts ...Option) (*Backend, error) {
 	return newFrom(client, conn.New, opts)
 }
 
-// Open returns a Backend on the server a URL names:
+// Open returns a Backend on the server that a URL names:
 //
 //	redis://[user[:password]@]host[:port][/db]                one server
 //	rediss://...                                              the same over TLS
@@ -23,13 +23,14 @@ func New(client redis.UniversalClient, opts ...Option) (*Backend, error) {
 //	redis+sentinel://[user[:password]@]host[:port][,host...]/primary[/db]   the primary the sentinels name
 //	redis+cluster://[user[:password]@]host[:port][,host...]   a cluster, found from any of its nodes
 //
-// rediss+sentinel and rediss+cluster are the same over TLS. Then tls_ca, tls_cert and tls_key name PEM files: the authorities that vouch for
-// the servers, sentinels included (default: those of the system), a client certificate and its key. They are read again for each connection,
-// so they can be replaced while the program runs. tls_server_name is what the certificates of all servers must name in place of their
-// hosts. The other query parameters are those of redis.ParseURL, of
-// redis.ParseFailoverURL, where sentinel_username and sentinel_password are the sentinels' own, and of redis.ParseClusterURL. Those
-// that lead to replicas are refused. max_active_conns counts as three at least. A password is better kept in a file, see
-// WithPasswordFile. No error of this package shows one. Like New, Open does not connect.
+// rediss+sentinel and rediss+cluster are the same over TLS. Then tls_ca, tls_cert and tls_key name PEM files: the certificate authorities
+// of the servers, sentinels included (default: those of the system), a client certificate and its key. They are read again for each
+// connection, so they can be replaced while the program runs. tls_server_name is the name that the certificates of all servers must have,
+// instead of their hosts.
+//
+// The other query parameters are those of redis.ParseURL, of redis.ParseFailoverURL, where sentinel_username and sentinel_password are for
+// the sentinels, and of redis.ParseClusterURL. Parameters that lead to replicas are refused. max_active_conns counts as at least three.
+// Better keep a password in a file, see WithPasswordFile. No error of this package shows a password. Like New, Open does not connect.
 func Open(rawURL string, opts ...Option) (*Backend, error) {
 	return newFrom(rawURL, conn.Open, opts)
 }

@@ -62,46 +62,48 @@ func newSettings(opts []Option) (settings, error) {
 // Nil is refused.
 func WithLogger(log *slog.Logger) Option { return func(s *settings) { s.log = log } }
 
-// WithInteropGap leaves a released lock free for d, rounded up to milliseconds, before wllock's next gets it: the head of the queue,
-// or a caller that comes later. Hand-overs in the queue never leave the key free. So a client of the common convention
-// (SET key unique NX PX) that polls for it may starve beside a busy queue. A gap of a third of its polling interval gives it a
-// share. docs/migrating.md has the figures. Within d of a release NoWait is answered ErrHeld. Nothing lingers (wllock.WithLinger), since
-// such a client cannot say that it wants the lock. Default 0: off. All processes that share keys should use the same d.
+// WithInteropGap leaves a released lock free for d, rounded up to milliseconds, before the next wllock instance gets it: the head of the queue,
+// or a caller that comes later. Default 0: off. Without a gap, hand-overs in the queue never leave the key free. So a client of the common
+// convention (SET key unique NX PX) that polls for the key may starve beside a busy queue. A gap of a third of its polling interval gives it a
+// share. docs/migrating.md has the figures. Within d of a release, a call with NoWait gets ErrHeld. Nothing lingers (wllock.WithLinger), because
+// such a client cannot say that it wants the lock. All processes that share keys should use the same d.
 func WithInteropGap(d time.Duration) Option {
 	return func(s *settings) { s.gap = max(d+time.Millisecond-1, 0).Truncate(time.Millisecond) }
 }
 
-// WithKey sets the Redis key of each lock: f gets the lock's full name, system:name:key, and returns the key (default: the full
-// name). So wllock can lock what other libraries call "my-lock" or "orders:42", and services move to it one at a time:
+// WithKey sets the Redis key of each lock: f gets the lock's full name, system:name:key, and returns the key (default: the full name). So wllock
+// can lock what other libraries call "my-lock" or "orders:42", and services can migrate to it one at a time:
 //
 //	redislock.WithKey(func(full string) string { return strings.TrimPrefix(full, "shop:") }) // shop:orders:42 is orders:42
 //
-// f is called for every Enter, by any goroutine. It must give one name the same key always, and in all processes: without state,
-// and quick. An empty key is refused, and one that begins with "wllock:", as helper keys do (distributed.ErrInvalidKey). Helper keys are named after the Redis key, in the same slot of a cluster: what stands before its
-// first colon is to them what the system is otherwise, and in the ACL rules. For "orders:42" they are ~orders:*, ~wllock:orders:* and
-// &wllock:orders:*, and WithSystem("orders") has Ping try them. A key without a colon has ~wllock::* and &wllock::*.
+// f is called for every Enter, from any goroutine. It must always return the same key for a name, in all processes, so it must have no state. It
+// must also be quick. An empty key is refused, and so is a key that begins with "wllock:", as helper keys do (distributed.ErrInvalidKey).
 //
-// Better each name has a key of its own. Names that share a key exclude each other as two processes do, each with a local queue
-// of its own, and a guard of one inside a guard of the other waits for itself.
+// Helper keys are named after the Redis key, in the same slot of a cluster. For them, and in the ACL rules, the part of that key before its
+// first colon takes the place of the system. For "orders:42" the rules are ~orders:*, ~wllock:orders:* and &wllock:orders:*, and
+// WithSystem("orders") makes Ping try them. A key without a colon has ~wllock::* and &wllock::*.
+//
+// Give each name a key of its own. Names that share a key exclude each other as two processes do, each with a local queue of its own, and a
+// guard of one inside a guard of the other waits for itself.
 func WithKey(f func(full string) string) Option {
 	return func(s *settings) { s.key, s.noKey = f, f == nil }
 }
 
-// WithInstance sets the name that this process has in CLIENT LIST (default: the host's): see wllock.WithInstance, whose
-// letters follow it. A client that has a name of its own keeps it.
+// WithInstance sets the name that this process has in CLIENT LIST (default: the host's name). The letters of wllock.WithInstance follow it. A
+// client that has a name of its own keeps it.
 func WithInstance(name string) Option { return func(s *settings) { s.name = name } }
 
-// WithSystem has Ping, and the first use, also try the keys and the channel of this system (default: none). Otherwise the first lock of
-// each system tries its helper keys and channel, and a user without the ACL rule ~system:* is noticed by each lock. A Backend for
-// several systems gets it several times.
+// WithSystem makes Ping, and the first use, also try the keys and the channel of this system (default: none). Without it, the first lock of each
+// system tries its helper keys and channel, and each lock notices a user without the ACL rule ~system:*. For several systems, give the option
+// several times.
 func WithSystem(name string) Option {
 	return func(s *settings) { s.starts = append(s.starts, name+":") }
 }
 
-// WithUsername sets the ACL user to connect as. It takes precedence over the one in a URL or client.
+// WithUsername sets the ACL user to connect as. It overrides the user in a URL or client.
 func WithUsername(name string) Option { return func(s *settings) { s.conn.Username = name } }
 
-// WithPasswordFile names a file with the password, one line of UTF-8. White space at its end and a byte order mark do not belong
-// to the password. The file is read for every new connection, so the password can be changed while the program runs. It takes
-// precedence over the one in a URL or client.
+// WithPasswordFile names a file with the password, one line of UTF-8. White space at its end and a byte order mark are not part of the password.
+// The file is read for every new connection, so the password can be changed while the program runs. It overrides the password in a URL or
+// client.
 func WithPasswordFile(path string) Option { return func(s *settings) { s.conn.PasswordFile = path } }

@@ -11,9 +11,8 @@ import (
 // that is missing, a full memory, a server that only reads.
 var readyScript = conn.NewScript("ready", "#!lua\nreturn 'ok'")
 
-// Probe implements distributed.Prober: beside what Ping asks, whether the user may use the keys of this lock
-// and its system's channel, whether there is
-// memory, and whether the network is quick enough for the TTL.
+// Probe implements distributed.Prober. In addition to Ping, it checks that the user may use the keys of this lock and its system's channel, that
+// there is memory, and that the network is fast enough for the TTL.
 func (b *Backend) Probe(ctx context.Context, p distributed.Probe) error {
 	req := b.keyed(distributed.Request{Key: p.Key, Instance: b.s.process, TTL: p.TTL})
 	if err := check(req); err != nil {

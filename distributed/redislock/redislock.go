@@ -58,7 +58,7 @@ func newBackend(tr conn.Transport, name string, set settings) *Backend {
 // String names the server, without credentials.
 func (b *Backend) String() string { return "redislock(" + b.name + ")" }
 
-// GoString is String, so that no way to print a Backend shows what its client knows.
+// GoString returns what String returns, so that no way of printing a Backend shows the settings of its client.
 func (b *Backend) GoString() string { return b.String() }
 
 // Enter implements distributed.Backend.
@@ -77,7 +77,7 @@ func check(req distributed.Request) error {
 	return parts.Check("redislock", &req, maxTTL)
 }
 
-// Close implements distributed.Backend. It waits for releases under way, at most 2 s (closeGrace) if the server is unreachable.
+// Close implements distributed.Backend. It waits for releases under way, for at most 2 s (closeGrace) if the server is unreachable.
 func (b *Backend) Close() error { return b.close() }
 
 func (b *Backend) closeAll() error {

@@ -43,7 +43,7 @@ func (b *Backend) Record(ctx context.Context, r distributed.Run) error {
 	return err
 }
 
-// Runs implements distributed.Recorder. It is one command.
+// Runs implements distributed.Recorder. It sends one command.
 func (b *Backend) Runs(ctx context.Context, prefix string) ([]distributed.Runs, error) {
 	if b.client.Closed() {
 		return nil, distributed.ErrClosed

@@ -30,9 +30,9 @@ func readBroken(text string) *distributed.Breaking {
 	return &kept.Breaking
 }
 
-// Break implements distributed.Inspector. Every server is asked to take the votes back, to reserve a fence above the holder's, and not to
-// vote for it again. A server that has not voted for it is asked, too. The holder has lost when a majority has answered (rule Q10). What a minority has
-// done stays done, so that after an error it can be repeated.
+// Break implements distributed.Inspector. It asks every server, even one that has not voted for the holder, to take back the votes, to reserve a
+// fence above the holder's, and not to vote for the holder again. The holder has lost the lock when a majority has answered (rule Q10). A
+// minority does not undo what it has done, so Break can be repeated after an error.
 func (b *Backend) Break(ctx context.Context, found distributed.Inspection, by, reason string) (distributed.Breaking, error) {
 	record, err := distributed.NewBreaking(found, by, reason)
 	if err == nil {

@@ -1,5 +1,5 @@
-// Package redlock is a backend on N independent Redis servers, of which a majority decides: the algorithm of "Distributed
-// Locks with Redis" (redis.io), with waiters that queue. It needs Redis 7 or later.
+// Package redlock is a backend on N independent Redis servers, a majority of which decides: the algorithm of "Distributed Locks with
+// Redis" (redis.io), with waiters that queue. It needs Redis 7 or later.
 //
 //	b, err := redlock.Open("redlock://redis-1,redis-2,redis-3,redis-4,redis-5")
 //
@@ -12,10 +12,10 @@
 //	                                                 ▼
 //	                                   votes of a majority ──▶ lease ──leave.lua on all servers──▶ next
 //
-// On each server the lock is the plain key, SET with a token, NX and PX, as other Redlock clients set it: those and we exclude
-// each other. docs/redlock.md shows the keys, and says what may go wrong.
+// On each server the lock is the plain key, SET with a token, NX and PX, as other Redlock clients set it. So wllock and those clients
+// exclude each other. docs/redlock.md shows the keys, and says what may go wrong.
 //
-//	node        one server: what is asked of it, in pipelines; its time-outs and backoff
+//	node        one server: the requests to it, in pipelines; its timeouts and backoff
 //	bid         one token of an attempt: what each server has said about it (seats), and what follows from that
 //	poll        one question to all servers, and what their answers decide
 //	parting     the end of a bid: what the servers had of it

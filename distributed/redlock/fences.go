@@ -107,7 +107,7 @@ func (a *bid) reserve(ctx context.Context, block driver.Block, least *uint64) (v
 	return p.wait(ctx, time.Until(a.lasts()))
 }
 
-var errYoung = keyless.Errorf("it may have forgotten fences, and counts when it has its data for the longest lease TTL")
+var errYoung = keyless.Errorf("it may have forgotten fences, and counts again when its data is older than the longest lease TTL")
 
 // fenceKey is where a server keeps the last fence that it has reserved of a lock.
 func fenceKey(key string) string { return helper("f:", key) }

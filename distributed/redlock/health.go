@@ -21,8 +21,8 @@ const (
 	rttWeight = 8
 )
 
-// Observe implements distributed.Observable. An exchange is one question to all servers, and is answered when a majority has
-// answered: one server that is away is no outage.
+// Observe implements distributed.Observable. An exchange is one request to all servers. It counts as answered when a majority has answered: one
+// server that is away is no outage.
 func (b *Backend) Observe(f func(distributed.Exchange)) (stop func()) { return b.client.Observe(f) }
 
 // exchanged reports an exchange that was sent at that time and ends now.
@@ -47,7 +47,8 @@ func (b *Backend) exchanged(what string, sent time.Time, err error) {
 	b.client.Report(e)
 }
 
-// Ping implements distributed.Backend: a majority of the servers takes scripts that write. Of rights to keys it says nothing: see Probe.
+// Ping implements distributed.Backend. It returns nil if a majority of the servers accepts scripts that write. It does not check rights to keys:
+// see Probe.
 func (b *Backend) Ping(ctx context.Context) error {
 	return b.ready(ctx, "ping", ask{Call: *conn.NewCall(readyScript, nil)})
 }
@@ -100,7 +101,7 @@ var (
 // readyScript does nothing. What keeps it from running keeps enter from it: a full memory, a server that only reads.
 var readyScript = conn.NewScript("ready", "#!lua\nreturn 'ok'")
 
-// Probe implements distributed.Prober: beside what Ping asks, whether a majority of the servers lets this user use the keys of this lock,
+// Probe implements distributed.Prober. In addition to Ping, it checks that a majority of the servers lets this user use the keys of this lock,
 // and the helper keys and the channel of its system, with every command. The error names the ACL rules that are missing.
 func (b *Backend) Probe(ctx context.Context, p distributed.Probe) error {
 	if err := parts.CheckProbe("redlock", p); err != nil {

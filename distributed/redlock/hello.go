@@ -88,10 +88,10 @@ func (a *bid) longest() time.Duration {
 	return longest
 }
 
-// Vouch declares that none of the servers has lost a vote that may still be relied on: they count at once, instead of after the longest
-// lease TTL in use, and remember no TTL. It is for servers that are used for the first time, and for tests: call it only when no instance
-// can have a lease. It speaks for the systems that the Backend has been asked about by then, by a lock, Probe (as Locker.Ping does) or
-// LongestTTL. If there is none, it speaks for the first that it will be asked about. A majority must answer.
+// Vouch declares that none of the servers has lost a vote that may still be relied on. Then the servers count at once, instead of after the
+// longest lease TTL in use, and remember no TTL. It is for servers that are used for the first time, and for tests: call it only when no
+// instance can have a lease. Vouch applies to the systems that the Backend has been asked about by then, by a lock, Probe (as Locker.Ping does)
+// or LongestTTL. If there is none, it applies to the first system that the Backend will be asked about. A majority must answer.
 func (b *Backend) Vouch(ctx context.Context) error {
 	marks, args := []string{}, []any{1}
 	for _, in := range b.known() {

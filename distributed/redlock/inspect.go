@@ -38,7 +38,7 @@ type reply struct {
 	CountWaiters int64 `json:"nwaiters"`
 }
 
-// Inspect implements distributed.Inspector. It names processes, and tells when they have asked for the lock: all that tokens say.
+// Inspect implements distributed.Inspector. It names processes, and when they requested the lock: tokens contain no more.
 func (b *Backend) Inspect(ctx context.Context, key string) (distributed.Inspection, error) {
 	if err := checkKey(key); err != nil {
 		return distributed.Inspection{Key: key}, err
@@ -201,8 +201,8 @@ func since(token string) time.Time {
 	return time.UnixMicro(int64(id.Number))
 }
 
-// List implements distributed.Inspector, by SCAN of one server after the other. A lock is in the page of the first server that has it.
-// One that was acquired a moment ago may be in several. The cursor is that of the server, behind its number.
+// List implements distributed.Inspector, by SCAN of one server after the other. A lock is in the page of the first server that has it. A lock
+// that was acquired a moment ago may be in several pages. The cursor is that of the server, after the server's number.
 func (b *Backend) List(ctx context.Context, prefix, cursor string, limit int) ([]distributed.Inspection, string, error) {
 	if err := parts.CheckPage("redlock", limit); err != nil {
 		return nil, "", err

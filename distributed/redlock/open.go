@@ -19,10 +19,10 @@ const (
 	most   = 31 // far beyond sense, and what fits into sets of bits
 )
 
-// New returns a Backend on the servers that the clients are connected to: an odd number from 3, each a *redis.Client of one
-// server that is no replica. 5 is a good number. It takes the clients' settings for connections of its own and leaves the
-// clients alone. New does not connect: Ping or the first Enter does. A server that is named twice is refused: here if the
-// addresses are equal, else as soon as both have been reached.
+// New returns a Backend on the servers that the clients are connected to: an odd number of at least 3, each a *redis.Client of one server that
+// is not a replica. 5 is a good number. New copies the clients' settings for connections of its own, and does not use the clients themselves. It
+// does not connect: Ping or the first Enter does. A server that is named twice is refused: by New if the addresses are equal, otherwise as soon
+// as both have been reached.
 func New(clients []redis.UniversalClient, opts ...Option) (*Backend, error) {
 	all := make([]*redis.Options, len(clients))
 	for i, c := range clients {
@@ -44,8 +44,8 @@ func New(clients []redis.UniversalClient, opts ...Option) (*Backend, error) {
 //	redlock://[user[:password]@]host[:port],host[:port],host[:port][,...][/db][?fences=quorum]
 //
 // redlocks:// is the same over TLS, with the parameters tls_ca, tls_cert, tls_key and tls_server_name of redislock.Open. fences=quorum is
-// WithQuorumFences. User and password are those of all servers. A password is better kept in a file, see
-// WithPasswordFile. No error of this package shows one. Like New, Open does not connect.
+// WithQuorumFences. User and password apply to all servers. Better keep a password in a file, see WithPasswordFile. No error of this
+// package shows a password. Like New, Open does not connect.
 func Open(rawURL string, opts ...Option) (*Backend, error) {
 	u, err := openurl.Parse(rawURL)
 	if err != nil {

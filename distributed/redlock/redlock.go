@@ -91,17 +91,17 @@ func (b *Backend) String() string {
 	return "redlock(" + strings.Join(names, ",") + ")"
 }
 
-// GoString is String, so that no way to print a Backend shows what its clients know.
+// GoString returns what String returns, so that no way of printing a Backend shows the settings of its clients.
 func (b *Backend) GoString() string { return b.String() }
 
 func (b *Backend) roundTrip() time.Duration { return time.Duration(b.rtt.Load()) }
 
-// Enter implements distributed.Backend. What a request without an answer may have left is rolled back (rule Q1).
+// Enter implements distributed.Backend. It rolls back what an unanswered request may have left (rule Q1).
 func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
 	return b.client.Enter(ctx, req)
 }
 
-// Close implements distributed.Backend. It waits for releases under way, at most 2 s (closeGrace) if servers are unreachable.
+// Close implements distributed.Backend. It waits for releases under way, for at most 2 s (closeGrace) if servers are unreachable.
 func (b *Backend) Close() error { return b.client.Close() }
 
 // nextID names a bid. Its number is the time in microseconds, so that numbers order the bids of all processes by age as well as clocks agree,

@@ -15,8 +15,8 @@ import (
 	"github.com/wllock/wllock/internal/identity"
 )
 
-// Format is that of keys, values and messages: 1, and no number stands in them. A lock's value of a later one begins with "wllock2:", or its
-// number, and is refused.
+// Format is the version of keys, values and messages: 1, which they do not name. A lock's value of a later version begins with "wllock2:", or
+// its number, and is refused.
 const Format = 1
 
 // tokenOf is the value of the lock's key while an attempt of this process has the vote. The number of its id orders attempts by age.
@@ -182,7 +182,7 @@ func readMessage(text string) (m message, ok bool) {
 	return m, ok
 }
 
-// A token names the process that it is of, so that everybody whose question is answered with it learns who has the lock. It is
+// A token names the process that it is of, so that each process whose question is answered with it learns who has the lock. It is
 // made of letters and digits alone, because that is what scripts take, those of older versions, too: so what a name has
 // beside them, and the Z, is escaped by a Z.
 var (

@@ -12,8 +12,8 @@ import (
 	"github.com/wllock/wllock/internal/keyless"
 )
 
-// Break implements distributed.Inspector, in one transaction (rule D9). The next takes the lock by a statement of its own, as after a
-// release. The holder learns of it by a notification, or at its next look.
+// Break implements distributed.Inspector, in one transaction (rule D9). The next waiter takes the lock by a statement of its own, as after a
+// release. The holder learns of the break by a notification, or at its next look.
 func (b *Backend) Break(ctx context.Context, found distributed.Inspection, by, reason string) (distributed.Breaking, error) {
 	record, err := distributed.NewBreaking(found, by, reason)
 	if err != nil {

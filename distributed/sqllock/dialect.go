@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Dialect says which database it is.
+// Dialect is the kind of database.
 type Dialect uint8
 
-// The dialects. MySQL is MariaDB's, too.
+// The dialects. MariaDB uses MySQL.
 const (
 	PostgreSQL Dialect = iota + 1
 	MySQL

@@ -9,7 +9,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 )
 
-// Observe implements distributed.Observable: every exchange is reported, of callers and of background tasks.
+// Observe implements distributed.Observable. It reports every exchange, of callers and of background tasks.
 func (b *Backend) Observe(f func(distributed.Exchange)) (stop func()) { return b.client.Observe(f) }
 
 // observe reports an exchange. One that has collided with others was answered.
@@ -54,7 +54,7 @@ func (b *Backend) ask(ctx context.Context, what string, fn func(ctx context.Cont
 	return b.client.OrClosed(explain(what, err))
 }
 
-// Echo implements distributed.Observable: the lightest statement.
+// Echo implements distributed.Observable. It sends the lightest statement.
 func (b *Backend) Echo(ctx context.Context) error {
 	err := b.ask(ctx, "echo", func(ctx context.Context) error {
 		return b.rows(ctx, b.db, lightest, nil, func(func(...any) error) error { return nil })

@@ -195,7 +195,7 @@ func (b *Backend) notifyOurselves(ctx context.Context) bool {
 // warnDeaf warns once until they arrive again.
 func (b *Backend) warnDeaf(why string) {
 	if !b.push.warned {
-		b.set.log.Warn("sqllock: hand-overs are found by looking", "why", why)
+		b.set.log.Warn("sqllock: hand-overs are found by polling", "why", why)
 	}
 	b.push.warned = true
 }

@@ -28,7 +28,7 @@ func (n ownNotifier) Listen(ctx context.Context, _ string, notify func(string), 
 	<-ctx.Done()
 }
 
-// A LISTEN that was answered is not believed: hand-overs are found by looking, with one warning, and the Notifier begins anew.
+// A LISTEN that was answered is not believed: hand-overs are found by polling, with one warning, and the Notifier begins anew.
 func TestNotifierThatHearsNothing(t *testing.T) {
 	t.Parallel()
 	d, deaf := newPostgres(t), newNotifier()

@@ -90,8 +90,8 @@ func (v *snapshot) describe(to *distributed.Inspection) {
 	to.State = strings.Join(tokens, " ")
 }
 
-// List implements distributed.Inspector: names in the order of their bytes, then those that are stored as hashes, of which it
-// looks at all. A key of more than 700 bytes, or that is no text, is not listed.
+// List implements distributed.Inspector. It lists names in the order of their bytes, then those that are stored as hashes, for which it reads
+// all of them. It does not list a key of more than 700 bytes, or that is not text.
 func (b *Backend) List(ctx context.Context, prefix, cursor string, limit int) ([]distributed.Inspection, string, error) {
 	if limit <= 0 {
 		return nil, "", fmt.Errorf("sqllock: a page of %d keys: want 1 or more", limit)

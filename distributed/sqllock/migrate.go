@@ -13,12 +13,12 @@ import (
 //go:embed sql/*.sql
 var ddl embed.FS
 
-// Format is that of the tables: their version in the table of meta. Tables of another format are refused, by the first request too.
+// Format is the version of the tables, which the table of meta has. The first request, too, refuses tables of another version.
 const Format = 1
 
-// Migrate creates the tables that are missing, with the options of New that say where they are. It can be run again, and by several
-// processes at a time. The user needs the right to create tables. An application can do without, and run the statements of DDL
-// with its own migrations.
+// Migrate creates the tables that are missing. Of the options of New it uses those that say where the tables are. It can be run again, and by
+// several processes at a time. The user needs the right to create tables. Alternatively, an application can run the statements of DDL with its
+// own migrations.
 func Migrate(ctx context.Context, db *sql.DB, dialect Dialect, opts ...Option) error {
 	set, err := newSettings(dialect, opts)
 	if err != nil {
@@ -57,7 +57,7 @@ func checkFormat(ctx context.Context, q querier, st *statements) error {
 	return err
 }
 
-// DDL returns the statements of Migrate.
+// DDL returns the statements that Migrate runs.
 func DDL(dialect Dialect, opts ...Option) ([]string, error) {
 	s, err := newSettings(dialect, opts)
 	if err != nil {

@@ -8,12 +8,12 @@ import (
 	"github.com/wllock/wllock/internal/keyless"
 )
 
-// Notifier receives notifications of PostgreSQL, on one connection for the process. Package sqllock/postgres has one.
+// Notifier receives notifications of PostgreSQL, on one connection for the process. Package sqllock/postgres has an implementation.
 type Notifier interface {
-	// Listen calls notify with the payload of each notification on the channel, and returns when ctx ends. Before it
-	// waits for the first one, and whenever it has lost its connection or has a new one, it calls connected: what is sent
-	// while there is none is missed. It calls from one goroutine at a time. When our own notifications do not come, ctx ends, and
-	// Listen is called again: it need not find out by itself whether its connection lives.
+	// Listen calls notify with the payload of each notification on the channel, and returns when ctx ends. It calls connected before it waits
+	// for the first notification, and whenever it has lost its connection or has a new one, because what is sent in between is missed. It calls
+	// from one goroutine at a time. If the Backend does not receive its own notifications, it ends ctx and calls Listen again. So Listen need
+	// not find out whether its connection works.
 	Listen(ctx context.Context, channel string, notify func(payload string), connected func(bool))
 }
 
@@ -39,7 +39,7 @@ func (b *Backend) loud(err error) error {
 		return err
 	}
 	if !b.push.full.Swap(true) {
-		b.set.log.Warn("sqllock: hand-overs are found by looking", "why", "the server's queue of notifications is full", "error", code(err))
+		b.set.log.Warn("sqllock: hand-overs are found by polling", "why", "the server's queue of notifications is full", "error", code(err))
 	}
 	b.push.quiet.Store(int64(time.Since(b.base) + quietTime))
 	return keyless.Errorf("%w: %w", errQueueFull, err)

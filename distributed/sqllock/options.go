@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Option changes how a Backend works. Migrate takes the same.
+// Option changes how a Backend works. Migrate takes the same options.
 type Option func(*settings)
 
 type settings struct {
@@ -26,12 +26,12 @@ type settings struct {
 func (s *settings) reapTick() time.Duration { return s.reapAge / reapTicks }
 
 const (
-	// DefaultTable is what the names of the tables begin with.
+	// DefaultTable is what the names of the tables begin with, unless WithTable sets another prefix.
 	DefaultTable = "wllock"
-	// DefaultParallel is how many calls of one Backend use a connection at a time, besides its background tasks.
+	// DefaultParallel is the maximum number of calls of one Backend that use a connection at a time, besides its background tasks.
 	DefaultParallel = 6
-	// BackgroundConnections is how many connections the background tasks of a Backend use at most: for renewals, for looks and
-	// heartbeats, and two for releases. With these a server with 100 connections has room for some ten processes.
+	// BackgroundConnections is the maximum number of connections that the background tasks of a Backend use: one for renewals, one for looks and
+	// heartbeats, and two for releases. With these defaults a server with 100 connections has room for some ten processes.
 	BackgroundConnections = 4
 	// DefaultReapAge is how long the row of an unused lock stays.
 	DefaultReapAge = 24 * time.Hour
@@ -49,23 +49,23 @@ func WithLogger(log *slog.Logger) Option { return func(s *settings) { s.log = lo
 // wllock_runs.
 func WithTable(prefix string) Option { return func(s *settings) { s.prefix = prefix } }
 
-// WithSchema sets where the tables are (default: where the connection looks first): a schema of PostgreSQL, a database of MySQL, an
-// attached database of SQLite. The name is taken as it is: on PostgreSQL Shop is not shop. Without it a session of the pool is asked once,
-// before the first grant.
+// WithSchema sets where the tables are (default: where the connection looks first): a schema of PostgreSQL, a database of MySQL, an attached
+// database of SQLite. The name is used literally: on PostgreSQL Shop is not shop. Without the option, the Backend asks a session of the pool
+// once, before the first grant.
 func WithSchema(name string) Option { return func(s *settings) { s.schema = name } }
 
-// WithNotifier makes a hand-over a push (default: none). PostgreSQL only: see sqllock/postgres.
+// WithNotifier makes hand-overs pushes instead of polls (default: none). It works on PostgreSQL only: see sqllock/postgres.
 func WithNotifier(n Notifier) Option { return func(s *settings) { s.notifier = n } }
 
-// WithParallel sets how many calls use a connection at a time (default [DefaultParallel]). Background tasks use
-// [BackgroundConnections] more at most.
+// WithParallel sets how many calls use a connection at a time (default [DefaultParallel]). Background tasks use up to [BackgroundConnections]
+// more.
 func WithParallel(n int) Option { return func(s *settings) { s.parallel = n } }
 
-// WithOwnedDB has Close close the database as well (default: the application does).
+// WithOwnedDB makes Close also close the database (default: the application closes it).
 func WithOwnedDB() Option { return func(s *settings) { s.owned = true } }
 
-// WithReapAge sets how long the row of an unused lock stays (default [DefaultReapAge], at least an hour). A database's clock may be set back
-// by so much before a fence could be given out twice.
+// WithReapAge sets how long the row of an unused lock stays (default [DefaultReapAge], at least an hour). If a database's clock is set back by
+// less than that, no fence is given out twice.
 func WithReapAge(d time.Duration) Option { return func(s *settings) { s.reapAge = d } }
 
 var (

@@ -9,8 +9,8 @@ import (
 // errProbed ends the transaction of a Ping, so that it has no effect.
 var errProbed = errors.New("sqllock: probed")
 
-// Ping implements distributed.Backend. It asks for the settings of a session, takes a lock and a place of its own, notes a TTL, and rolls
-// that back. So it needs the rights that a lock needs.
+// Ping implements distributed.Backend. It asks for the settings of a session, takes a lock and a place of its own, notes a TTL, and rolls all of
+// that back. So it needs the same rights as a lock.
 func (b *Backend) Ping(ctx context.Context) error {
 	return b.ask(ctx, "ping", func(ctx context.Context) error {
 		if _, err := sessionOf(ctx, b.db, b.dialect, b.st().set); err != nil {

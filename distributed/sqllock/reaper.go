@@ -127,8 +127,8 @@ func (r reaper) along(ctx context.Context, after string) (last string, n int, er
 	return last, n, err
 }
 
-// Backlog returns how many rows of unused locks, of a thousand at most, are there for twice the time after which they may go, and when the
-// oldest of them might have gone. A zero since says that rows are deleted in time.
+// Backlog returns the number of rows, at most a thousand, of locks that have been unused for twice the reap age, and when the oldest of them was
+// due for deletion. A zero since says that rows are deleted in time.
 func (b *Backend) Backlog(ctx context.Context) (rows int64, since time.Time, err error) {
 	var oldest int64
 	err = b.ask(ctx, "count unused rows", func(ctx context.Context) error {

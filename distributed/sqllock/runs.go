@@ -16,7 +16,7 @@ var _ distributed.Recorder = (*Backend)(nil)
 // trimEvery is after how many records, about, the table is trimmed. A process may record one run in its life, so that chance decides.
 const trimEvery = 64
 
-// Record implements distributed.Recorder. It is one statement.
+// Record implements distributed.Recorder. It sends one statement.
 func (b *Backend) Record(ctx context.Context, r distributed.Run) error {
 	if err := r.Check(); err != nil {
 		return err
@@ -60,7 +60,7 @@ func (b *Backend) trim(ctx context.Context, name string) error {
 	return err
 }
 
-// Runs implements distributed.Recorder: of the names in order, then of those that are stored as hashes.
+// Runs implements distributed.Recorder. It returns the names in order, then those that are stored as hashes.
 func (b *Backend) Runs(ctx context.Context, prefix string) ([]distributed.Runs, error) {
 	var all []distributed.Runs
 	q := b.st().of(latestRuns)

@@ -54,9 +54,8 @@ type Backend struct {
 // processLength is how many letters of 5 bits name the process: enough never to meet another.
 const processLength = 16
 
-// New returns a Backend on a database that the application has opened, and closes itself after the Backend. New asks nothing of it:
-// Ping or the first Enter finds out whether the tables are there, and whether its sessions can keep locks. If New fails it closes the
-// database WithOwnedDB.
+// New returns a Backend on a database that the application has opened, and closes after the Backend. New sends nothing: Ping or the first Enter
+// finds out whether the tables are there, and whether its sessions can keep locks. With WithOwnedDB, New closes the database if it fails.
 func New(db *sql.DB, dialect Dialect, opts ...Option) (*Backend, error) {
 	set, err := newSettings(dialect, opts)
 	switch {
@@ -94,12 +93,12 @@ func New(db *sql.DB, dialect Dialect, opts ...Option) (*Backend, error) {
 // st are the statements: with the schema of the tables in them once that is known (see fit).
 func (b *Backend) st() *statements { return b.said.Load() }
 
-// String names the dialect and the tables, and nothing of the connection.
+// String names the dialect and the tables, but nothing of the connection.
 func (b *Backend) String() string {
 	return fmt.Sprintf("sqllock(%v, %s)", b.dialect, b.set.table("*"))
 }
 
-// GoString is String, so that no way to print a Backend shows a password.
+// GoString returns what String returns, so that no way of printing a Backend shows a password.
 func (b *Backend) GoString() string { return b.String() }
 
 // Enter implements distributed.Backend.
@@ -111,8 +110,8 @@ func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distribut
 // process, which has the same memory, draws others. It fits into the 48 bytes of the columns.
 func (b *Backend) newToken() string { return b.process + "." + rand.Text() }
 
-// Close implements distributed.Backend. Places are left and unread grants released, unless the database does not answer. The
-// *sql.DB stays open without WithOwnedDB.
+// Close implements distributed.Backend. It leaves places and releases unread grants, unless the database does not answer. It closes the *sql.DB
+// only with WithOwnedDB.
 func (b *Backend) Close() error { return b.close() }
 
 func (b *Backend) closeAll() error {

@@ -1,11 +1,10 @@
 // Package wrap helps to decorate a backend: to count, log, delay or refuse its requests.
 //
-// A decorator embeds a distributed.Backend and overrides Enter. It wraps the leases that come out in a type that embeds
-// distributed.Lease and has a method Unwrap() distributed.Lease. The backend finds its own lease in Request.Prev by that
-// method (see distributed.As), so the decorator need not unwrap it. Releasing wraps a lease for a decorator that is only about
-// releases, and Place wraps the leases that a place delivers. With a
-// method Unwrap() distributed.Backend the decorator lets distributed.InspectorOf find the Inspector that it wraps, and
-// distributed.ProberOf the Prober. The example counts requests.
+// A decorator embeds a distributed.Backend and overrides Enter. It wraps the leases that Enter returns in a type that embeds
+// distributed.Lease and has a method Unwrap() distributed.Lease. By that method the backend finds its own lease in Request.Prev (see
+// distributed.As), so the decorator need not unwrap it. Releasing wraps a lease for a decorator that changes only releases, and Place wraps
+// the leases that a place delivers. If the decorator has a method Unwrap() distributed.Backend, distributed.InspectorOf and
+// distributed.ProberOf find the Inspector and the Prober that it wraps. The example counts requests.
 package wrap
 
 import (
@@ -17,11 +16,10 @@ import (
 	"github.com/wllock/wllock/distributed"
 )
 
-// Place returns p with every lease that it delivers replaced by lease(l). It costs a goroutine, which ends with the grant
-// or with Leave.
+// Place returns p with every lease that it delivers replaced by lease(l). It takes a goroutine, which ends with the grant or with Leave.
 //
-// To p it looks as if every grant were received at once. The relay therefore does what a backend does with a grant that
-// is not received: it releases the grant when its claim window has passed (rule K5).
+// To p it looks as if every grant were received at once. So Place itself does what a backend does with a grant that is not received: it releases
+// the grant when its claim window has passed (rule K5).
 func Place(p distributed.Place, lease func(distributed.Lease) distributed.Lease) distributed.Place {
 	r := &relay{
 		inner: p, wrap: lease,
@@ -31,7 +29,7 @@ func Place(p distributed.Place, lease func(distributed.Lease) distributed.Lease)
 	return r
 }
 
-// Releasing returns l with release in place of l's own Release and StartRelease. Each StartRelease costs a goroutine.
+// Releasing returns l with release in place of l's own Release and StartRelease. Each StartRelease takes a goroutine.
 func Releasing(l distributed.Lease, release func(ctx context.Context) error) distributed.Lease {
 	return &releasing{Lease: l, release: release}
 }

@@ -24,10 +24,9 @@ func (b *Backend) brokenPath(key string) string {
 	return b.set.root + "/" + brokenName + "/" + escape(key)
 }
 
-// Break implements distributed.Inspector. The holders' nodes are deleted and the record is written in one transaction. The next in
-// line is woken by it as by a release, and its fences are those of this change or later (rules Z6 and Z8). If the first in line is
-// younger than all that were found, they have gone. A holder that others wait for notices at its next look, within a third of its
-// session's timeout.
+// Break implements distributed.Inspector. One transaction deletes the holders' nodes and writes the record. It wakes the next in line as a
+// release does, and the fences of that one are those of this change or later (rules Z6 and Z8). If the first in line is younger than all that
+// were found, they have gone. A holder that others wait for notices at its next look, within a third of its session's timeout.
 func (b *Backend) Break(ctx context.Context, found distributed.Inspection, by, reason string) (distributed.Breaking, error) {
 	record, youngest, err := parts.CheckBreak("zklock", found, by, reason)
 	if err != nil {

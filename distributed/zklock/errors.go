@@ -14,8 +14,8 @@ import (
 	"github.com/wllock/wllock/internal/keyless"
 )
 
-// ErrInvalidTTL says that a lease TTL is shorter than the timeout that the server grants to a session, so that a
-// crashed holder would keep the lock for longer. It stands beside distributed.ErrRefused and ErrUnavailable.
+// ErrInvalidTTL says that a lease TTL is shorter than the timeout that the server grants to a session, so that a crashed holder would keep the
+// lock for longer than the TTL. An error that Is ErrInvalidTTL Is also distributed.ErrRefused and ErrUnavailable.
 var ErrInvalidTTL = keyless.Errorf("zklock: lease TTL shorter than the session timeout")
 
 // errOver says that the session of a request has ended.

@@ -11,7 +11,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 )
 
-// Echo implements distributed.Observable: a sync, which the leader answers.
+// Echo implements distributed.Observable. It sends a sync, which the leader answers.
 func (b *Backend) Echo(ctx context.Context) error {
 	sent := time.Now()
 	s, ctx, cancel, err := b.session(ctx, "")

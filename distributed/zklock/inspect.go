@@ -28,9 +28,9 @@ type nodeFacts struct {
 	left     time.Duration // of a detached lease, by our own clock; 0: not known
 }
 
-// Inspect implements distributed.Inspector. It lists the children, and reads each node that it names, all at once: these are reads
-// of one server, no work for the ensemble. Since is when a request was made, and how long a lease lasts is not known: that is its
-// session's affair.
+// Inspect implements distributed.Inspector. It lists the children, and reads each node that it names, all at once: these are reads of one
+// server, without work for the ensemble. Since is when a request was made. How long a lease lasts is not known, because that depends on its
+// session.
 func (b *Backend) Inspect(ctx context.Context, key string) (distributed.Inspection, error) {
 	found := distributed.Inspection{Key: key}
 	s, ctx, cancel, err := b.session(ctx, "")
@@ -137,9 +137,9 @@ func (b *Backend) facts(ctx context.Context, s *session, key string, nodes []nod
 	return there, nil
 }
 
-// List implements distributed.Inspector. Each page lists the root, whose size is that of all keys, and then looks at those of the
-// page. The cursor is the last of them. It has a connection of its own: an answer that is too large ends the connection, and one that
-// takes long holds up all others.
+// List implements distributed.Inspector. Each page lists the root, whose size is that of all keys, and then looks at the keys of the page. The
+// cursor is the last of them. List has a connection of its own: an answer that is too large ends the connection, and a slow one holds up all
+// others.
 func (b *Backend) List(ctx context.Context, prefix, cursor string, limit int) ([]distributed.Inspection, string, error) {
 	if err := parts.CheckPage("zklock", limit); err != nil {
 		return nil, "", err

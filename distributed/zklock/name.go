@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// Format is that of the nodes: 1, and no number stands in them. A request of another format is refused.
+// Format is the version of the nodes: 1, which they do not name. A request of another version is refused.
 const Format = 1
 
 // The names of nodes that are not locks begin with a percent sign and a letter that no escape has.
@@ -45,7 +45,7 @@ func refused(r rune) bool {
 	return r == '/' || r == '%' || r < ' ' || r >= 0x7f && r <= 0x9f || r >= 0xd800
 }
 
-// Key returns the key of the lock whose node has this name, for people and programs that look into the tree.
+// Key returns the key of the lock whose node has this name, for people and programs that read the tree.
 func Key(name string) (string, error) {
 	var b strings.Builder
 	for i := 0; i < len(name); i++ {

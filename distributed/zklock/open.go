@@ -16,11 +16,11 @@ import (
 //	zk://[user[:password]@]host[:port][,host[:port]...][/chroot][?password-file=...]
 //	zks://[user[:password]@]host[:port][,host[:port]...][/chroot][?tls_ca=...&tls_cert=...&tls_key=...&tls_server_name=...]
 //
-// zks is TLS. tls_ca, tls_cert and tls_key name PEM files: the authorities that vouch for the servers (default: those of the system), a client
-// certificate and its key. They are read again for each connection. tls_server_name is what the certificates of all servers must name in
-// place of their hosts. The port is 2181 if there is none, also over TLS. All nodes are kept below the chroot (default [DefaultRoot]),
-// which is created if it is missing. A password is better kept in a file, which password-file names: see [WithAuthFile]. No error of this
-// package shows one. Like New, Open does not connect.
+// zks is TLS. tls_ca, tls_cert and tls_key name PEM files: the certificate authorities of the servers (default: those of the system), a
+// client certificate and its key. They are read again for each connection. tls_server_name is the name that the certificates of all servers
+// must have, instead of their hosts. The default port is 2181, also over TLS. All nodes are kept below the chroot (default [DefaultRoot]),
+// which is created if it is missing. Better keep a password in a file, which password-file names: see [WithAuthFile]. No error of this
+// package shows a password. Like New, Open does not connect.
 func Open(rawURL string, opts ...Option) (*Backend, error) {
 	u, err := openurl.Parse(rawURL)
 	if err != nil || u.Host == "" || u.Scheme != scheme && u.Scheme != schemeTLS {
@@ -37,7 +37,7 @@ func Open(rawURL string, opts ...Option) (*Backend, error) {
 	return New(strings.Split(u.Host, ","), all...)
 }
 
-// Opener returns an Open for config.WithOpener, for the schemes zk and zks.
+// Opener returns Open with these options, for config.WithOpener, for the schemes zk and zks.
 func Opener(opts ...Option) func(context.Context, *url.URL) (distributed.Backend, error) {
 	return openurl.Opener(Open, opts)
 }

@@ -36,38 +36,34 @@ type settings struct {
 	patience   time.Duration // with an answer, in place of the silence that drops a connection; 0: that
 }
 
-// DefaultRoot is the node below which locks are kept.
+// DefaultRoot is the node below which locks are kept, unless WithRoot or a URL names another.
 const DefaultRoot = "/wllock"
 
-// WithLogger sets the logger for warnings: a lost session, watches that could not be set again (default: none). Nil is
-// refused.
+// WithLogger sets the logger for warnings: a lost session, watches that could not be set again (default: none). Nil is refused.
 func WithLogger(log *slog.Logger) Option { return func(s *settings) { s.log = log } }
 
-// WithRoot sets the node below which all locks are kept (default [DefaultRoot]). It is created if it is missing. The path of
-// a URL beats it.
+// WithRoot sets the node below which all locks are kept (default [DefaultRoot]). It is created if it is missing. The path of a URL overrides it.
 func WithRoot(path string) Option { return func(s *settings) { s.root = path } }
 
-// WithSessionTimeout has the Backend keep one session only, with this timeout, for leases of any TTL that is at least as
-// long (default: a session for each TTL in use, whose timeout is that TTL). A server grants between 2 and 20 times its
-// tickTime, and moves another wish to the nearest of these. Choose it as long as the TTL of the leases. With
-// a longer TTL the lock is still free after the session's timeout, but a Locker that has less than a third of its
-// TTL left passes no more turns under a lease.
+// WithSessionTimeout makes the Backend keep one session only, with this timeout, for leases of any TTL that is at least as long (default: a
+// session for each TTL in use, whose timeout is that TTL). A server grants timeouts between 2 and 20 times its tickTime, and changes others to
+// the nearest of these. Choose a timeout as long as the TTL of the leases. With a longer TTL the lock is still free after the session's timeout,
+// but a Locker with less than a third of its TTL left passes no more turns under a lease.
 func WithSessionTimeout(d time.Duration) Option { return func(s *settings) { s.timeout = d } }
 
-// WithAuth sets the user and password of the digest scheme (default: none). Without WithACL the nodes then belong to that user
-// alone.
+// WithAuth sets the user and password of the digest scheme (default: none). Without WithACL, only that user then has rights to the nodes.
 func WithAuth(user, password string) Option {
 	return func(s *settings) { s.auth, s.user, s.password, s.file = true, user, password, "" }
 }
 
-// WithAuthFile is WithAuth with a password that is read from a file for every new session: one line of UTF-8. White space at
-// its end and a byte order mark do not belong to the password.
+// WithAuthFile is WithAuth with a password that is read from a file for every new session: one line of UTF-8. White space at its end and a byte
+// order mark are not part of the password.
 func WithAuthFile(user, path string) Option {
 	return func(s *settings) { s.auth, s.user, s.password, s.file = true, user, "", path }
 }
 
-// WithACL sets who may do what with the nodes that are created (default: any client may do anything, or with WithAuth that user alone).
-// All that share locks need the rights to create, delete, read and write.
+// WithACL sets the access rights of the nodes that are created (default: any client may do anything, or with WithAuth only that user). All
+// clients that share locks need the rights to create, delete, read and write.
 func WithACL(acl ...zk.ACL) Option { return func(s *settings) { s.acl = slices.Clone(acl) } }
 
 func newSettings(opts []Option) (settings, error) {

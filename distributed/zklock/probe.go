@@ -19,8 +19,8 @@ import (
 // pingBudget bounds a Ping whose context has no end.
 const pingBudget = 5 * time.Second
 
-// Ping implements distributed.Backend: it creates a node and deletes it again, in one transaction, so the ensemble has its quorum
-// and the user its rights. The error names what is missing.
+// Ping implements distributed.Backend. It creates a node and deletes it again, in one transaction. So it succeeds only if the ensemble has its
+// quorum and the user has the rights. The error names what is missing.
 func (b *Backend) Ping(ctx context.Context) error {
 	s, ctx, cancel, err := b.session(ctx, "")
 	defer cancel()

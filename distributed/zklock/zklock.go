@@ -36,12 +36,12 @@ type counts struct {
 }
 
 const (
-	// DefaultSessionTimeout is that of a session which is asked for before any lease was: by Ping.
+	// DefaultSessionTimeout is the timeout of a session that is needed before any lease was requested: by Ping.
 	DefaultSessionTimeout = 5 * time.Second
 )
 
-// New returns a Backend on the ensemble of these servers, each a host or host:port (2181 if there is no port). It does not connect:
-// Ping or the first Enter does.
+// New returns a Backend on the ensemble of these servers, each a host or host:port (default port 2181). It does not connect: Ping or the first
+// Enter does.
 func New(servers []string, opts ...Option) (*Backend, error) {
 	set, err := newSettings(opts)
 	if err != nil {
@@ -64,7 +64,7 @@ func New(servers []string, opts ...Option) (*Backend, error) {
 // String names the servers, without credentials.
 func (b *Backend) String() string { return fmt.Sprintf("zklock(%v%s)", b.servers, b.set.root) }
 
-// GoString is String, so that no way to print a Backend shows a password.
+// GoString returns what String returns, so that no way of printing a Backend shows a password.
 func (b *Backend) GoString() string { return b.String() }
 
 func (b *Backend) dirOf(key string) string { return b.set.root + "/" + escape(key) }
@@ -81,12 +81,12 @@ func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distribut
 	return b.engine.Enter(ctx, req)
 }
 
-// Observe implements distributed.Observable: every request is reported, of callers and of background tasks.
+// Observe implements distributed.Observable. It reports every request, of callers and of background tasks.
 func (b *Backend) Observe(f func(distributed.Exchange)) (stop func()) { return b.engine.Observe(f) }
 
-// Close implements distributed.Backend. Places are left and unread grants released. Sessions are closed, unless leases are
-// held: then the connection is cut, and the server ends the session, and with it the leases, after its timeout. Close
-// waits at most a few seconds for a server that does not answer.
+// Close implements distributed.Backend. It leaves places, releases unread grants, and closes sessions. If leases are held, it cuts the
+// connection instead, and the server ends the session, and with it the leases, after its timeout. Close waits at most a few seconds for a server
+// that does not answer.
 func (b *Backend) Close() error {
 	err := b.engine.Close()
 	b.parents.Close()

@@ -111,7 +111,7 @@ func TestLeadWaitsForTheBackend(t *testing.T) { // rule N4
 			require.False(t, back.IsZero())
 			require.Less(t, time.Since(back), 2*time.Second+ttl)
 			synctest.Wait()
-			require.Equal(t, 1, strings.Count(logged.String(), "nobody can lead from here"))
+			require.Equal(t, 1, strings.Count(logged.String(), "cannot lead while the backend is unavailable"))
 		})
 	}
 }

@@ -194,7 +194,7 @@ func (l *LocalOnly) away(o *outage) {
 		s.timer.Reset(0)
 	}
 	tells := l.report.begins()
-	l.background(func() { l.report.follow(l.ctx, o, tells, "callers wait, and are let in without leases in time") })
+	l.background(func() { l.report.follow(l.ctx, o, tells, "callers wait, and will be admitted without leases") })
 }
 
 // serve is called when an outage is old enough (rule O4).

@@ -58,7 +58,7 @@ func (o *Observer) Ran(n *Name, r distributed.Run) {
 		ctx, cancel := context.WithTimeout(context.Background(), inquiryTime)
 		defer cancel()
 		if err := o.state.Recorder.Record(ctx, r); err != nil {
-			o.Warn(ctx, "how a job ended is not noted", n, r.Key, slog.String("error", o.Redaction.Error(err).Error()))
+			o.Warn(ctx, "the end of a job was not recorded", n, r.Key, slog.String("error", o.Redaction.Error(err).Error()))
 		}
 	}})
 }

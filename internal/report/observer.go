@@ -299,7 +299,7 @@ func (o *Observer) logPanic(panicked any) {
 // TooManyNames is called once, for the first name beyond most.
 func (o *Observer) TooManyNames(most int) {
 	line := slog.NewRecord(time.Now(), slog.LevelWarn, "too many lock names: further ones are counted together as "+Others+
-		"; a name is a kind of thing, and which one is the key", 0)
+		". Put what differs into the key, not into the name", 0)
 	line.AddAttrs(slog.String("system", o.System), slog.Int("names", most))
 	o.logger.put(context.Background(), line, "")
 }

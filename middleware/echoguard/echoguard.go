@@ -9,7 +9,7 @@ import (
 	"github.com/wllock/wllock/middleware/httpguard"
 )
 
-// New is httpguard.New for echo: the handler behind it runs under the lock with this name and the key that key makes from the
+// New is httpguard.New for echo: the handler behind it runs under the lock with this name and the key that the function key makes from the
 // request. Route parameters are path values: httpguard.PathValue("id") for "/orders/:id".
 func New(locker *wllock.Locker, name string, key httpguard.KeyFunc, opts ...httpguard.Option) echo.MiddlewareFunc {
 	return Adapt(httpguard.New(locker, name, key, opts...))
@@ -20,11 +20,11 @@ func NewAll(locker *wllock.Locker, keys httpguard.KeysFunc, opts ...httpguard.Op
 	return Adapt(httpguard.NewAll(locker, keys, opts...))
 }
 
-// Adapt makes a middleware of echo from one of net/http that answers a request or passes it on with another context, as those of
-// packages httpguard and ratelimit do. Route parameters become path values of the request.
+// Adapt makes a middleware of echo from one of net/http. That must answer a request or pass it on with another context, as those of packages
+// httpguard and ratelimit do. Route parameters become path values of the request.
 //
-// Unlike echo.WrapMiddleware it leaves the response as it is. With a response of its own, echo would not see that a lost lock
-// has been answered, and would append the answer to the handler's error.
+// Unlike echo.WrapMiddleware it does not replace the response. With a response of its own, echo would not see that a lost lock has been
+// answered, and would append the answer to the handler's error.
 func Adapt(middleware func(http.Handler) http.Handler) echo.MiddlewareFunc {
 	if middleware == nil {
 		panic("echoguard: Adapt(nil): want a middleware")

@@ -10,7 +10,7 @@ import (
 	"github.com/wllock/wllock/middleware/httpguard"
 )
 
-// New is httpguard.New for gin: the handlers behind it run under the lock with this name and the key that key makes from the
+// New is httpguard.New for gin: the handlers behind it run under the lock with this name and the key that the function key makes from the
 // request. Route parameters are path values: httpguard.PathValue("id") for "/orders/:id".
 func New(locker *wllock.Locker, name string, key httpguard.KeyFunc, opts ...httpguard.Option) gin.HandlerFunc {
 	return Adapt(httpguard.New(locker, name, key, opts...))
@@ -21,7 +21,7 @@ func NewAll(locker *wllock.Locker, keys httpguard.KeysFunc, opts ...httpguard.Op
 	return Adapt(httpguard.NewAll(locker, keys, opts...))
 }
 
-// Adapt makes a middleware of gin from one of net/http that answers a request or passes it on with another context, as those of packages
+// Adapt makes a middleware of gin from one of net/http. That must answer a request or pass it on with another context, as those of packages
 // httpguard and ratelimit do. Route parameters become path values of the request.
 func Adapt(middleware func(http.Handler) http.Handler) gin.HandlerFunc {
 	if middleware == nil {

@@ -14,14 +14,14 @@ import (
 	"github.com/wllock/wllock/middleware/grpcguard/internal/rpcstatus"
 )
 
-// UnaryClientInterceptor makes a call under the lock with this name and the key that key makes from the call. gRPC's own
-// retries run under the same hold.
+// UnaryClientInterceptor makes a call under the lock with this name and the key that the function key makes from the call. gRPC's own retries
+// run under the same hold.
 func UnaryClientInterceptor(locker *wllock.Locker, name string, key KeyFunc, opts ...Option) grpc.UnaryClientInterceptor {
 	return newGuard(locker, name, key, opts).unaryClient()
 }
 
-// UnaryClientInterceptorAll is UnaryClientInterceptor for several locks at once, as by wllock's DoAll: all or none, in one
-// order for all callers.
+// UnaryClientInterceptorAll is UnaryClientInterceptor for several locks at once, as wllock's DoAll acquires them: all or none, in one order for
+// all callers.
 func UnaryClientInterceptorAll(locker *wllock.Locker, keys KeysFunc, opts ...Option) grpc.UnaryClientInterceptor {
 	return newGuardAll(locker, keys, opts).unaryClient()
 }
@@ -42,8 +42,8 @@ func (g *guard) unaryClient() grpc.UnaryClientInterceptor {
 	}
 }
 
-// StreamClientInterceptor opens a stream under the lock, and holds the lock until the last RecvMsg. If the key is in a
-// message, the stream must have a single request: it is opened when that is sent.
+// StreamClientInterceptor opens a stream under the lock, and holds the lock until the last RecvMsg. If the key is in a message, the stream must
+// have a single request: sending it opens the stream.
 func StreamClientInterceptor(locker *wllock.Locker, name string, key KeyFunc, opts ...Option) grpc.StreamClientInterceptor {
 	return newGuard(locker, name, key, opts).streamClient()
 }

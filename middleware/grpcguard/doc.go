@@ -4,10 +4,10 @@
 //	server := grpc.NewServer(grpc.UnaryInterceptor(grpcguard.UnaryServerInterceptor(locker, "product", key)))
 //
 // This guards every call of the server. To guard only some, put the interceptor behind a selector, for example that of
-// go-grpc-middleware. The interceptors whose names end in All acquire several locks, as a transfer between two accounts needs.
+// go-grpc-middleware. The interceptors whose names end in All acquire several locks, for example for a transfer between two accounts.
 //
-// What callers get, with ErrorInfo (domain wllock), RetryInfo, and from a server the trailer grpc-retry-pushback-ms,
-// which is the only one that grpc-go's retries obey:
+// The statuses that callers get, with ErrorInfo (domain wllock), RetryInfo, and from a server the trailer grpc-retry-pushback-ms, which is
+// the only one of these that grpc-go's retries obey:
 //
 //	ErrQueueFull                    RESOURCE_EXHAUSTED  LOCK_QUEUE_FULL           retry later
 //	ErrWaitTimeout                  RESOURCE_EXHAUSTED  LOCK_WAIT_TIMEOUT         retry later
@@ -24,20 +24,20 @@
 //
 // The error that an interceptor returns also Is the error of wllock, for outer interceptors.
 //
-// A call whose lock was lost may have done its work. The interceptors never retry, and the pushback of LOCK_LOST forbids
-// clients to. The answer of the handler is discarded: the caller gets LOCK_LOST. A handler that exceeds its maximum hold
-// (ErrLockTimeMax) but succeeds while the lease lasts has succeeded.
+// A call whose lock was lost may have done its work. The interceptors never retry, and the pushback of LOCK_LOST forbids clients to retry.
+// The answer of the handler is discarded: the caller gets LOCK_LOST. If a handler exceeds its maximum hold (ErrLockTimeMax) but succeeds
+// while the lease lasts, the call has succeeded.
 //
 // # Streams
 //
 // On a server, a stream holds the lock until its handler has returned. If the key is in a message (KeyFrom), or the call has
 // one request, RecvMsg acquires the lock when it has received the first message. Generated code for a call with one request
-// does that before the handler. A stream of requests receives the others under the lock. When the hold ends, or no message has come for
-// the time of WithIdleTimeout, stream.Context() ends, and RecvMsg and SendMsg return, also if they wait for the client.
+// calls RecvMsg before the handler. A stream of requests receives the others under the lock. When the hold ends, or no message has come for
+// the time of WithIdleTimeout, stream.Context() ends, and RecvMsg and SendMsg return, even if they wait for the client.
 //
-// On a client, a stream holds the lock until the last RecvMsg, that is, until gRPC has finished the stream. That is after an
-// error or io.EOF from RecvMsg, when its context ends, or when the connection is closed. A stream that is dropped without any
-// of these leaks in gRPC itself, and its lock with it until WithLockTimeMax.
+// On a client, a stream holds the lock until gRPC has finished the stream: after an error or io.EOF from RecvMsg, when its context ends, or
+// when the connection is closed. A stream that is dropped without any of these leaks in gRPC itself, and keeps its lock until
+// WithLockTimeMax.
 //
 // The end of a stream does not wait for the backend's answer to the release, unless wllock.SyncRelease is among the
 // options.

@@ -37,10 +37,10 @@ func WithCallOptions(opts ...wllock.CallOption) Option {
 // idleTimeout is the default of WithIdleTimeout: longer than a lost packet takes to be sent again, and a tenth of the maximum hold.
 const idleTimeout = time.Second
 
-// WithIdleTimeout sets how long the client of a server's stream may send nothing while RecvMsg waits for it under the lock
-// (default one second, and with 0 until the hold ends). Then the stream ends like one whose lock was lost: each client that
-// idles keeps all others waiting. Set it for streams whose client pauses while it has the lock. Other calls and clients ignore
-// it. It counts what the interceptors around the guard do in RecvMsg, too: those that take their time there belong inside.
+// WithIdleTimeout sets how long the client of a server's stream may send nothing while RecvMsg waits for it under the lock (default one second,
+// 0: until the hold ends). After that the stream ends like one whose lock was lost, because an idle client keeps all others waiting. Set it for
+// streams whose client pauses while it has the lock. Other calls and clients ignore it. The time that interceptors around the guard spend in
+// RecvMsg counts, too, so put slow ones inside the guard.
 func WithIdleTimeout(d time.Duration) Option {
 	if d < 0 {
 		panic(fmt.Sprintf("grpcguard: WithIdleTimeout(%v): want 0 or more", d))

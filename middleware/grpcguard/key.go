@@ -11,21 +11,20 @@ import (
 	"github.com/wllock/wllock"
 )
 
-// KeyFunc makes the key of a lock from a call. An error or an empty key refuses the call with INVALID_ARGUMENT.
+// KeyFunc makes the key of a lock from a call. If it returns an error or an empty key, the call is refused with INVALID_ARGUMENT.
 //
-// A stream has no request at first, so req is nil. A function that needs it returns ErrNoMessage and is called again with
-// the first message.
+// A stream has no request at first, so req is nil. A function that needs it returns ErrNoMessage and is called again with the first message.
 type KeyFunc = func(ctx context.Context, fullMethod string, req any) (string, error)
 
-// KeysFunc makes the locks of a call for the interceptors of several locks. An error, an empty key, no key and more than 64
-// different ones refuse the call with INVALID_ARGUMENT. A name that no lock can have is a mistake in the program, INTERNAL. A
-// stream is as for a KeyFunc.
+// KeysFunc makes the locks of a call for the interceptors of several locks. If it returns an error, an empty key, no key, or more than 64
+// different ones, the call is refused with INVALID_ARGUMENT. A name that no lock can have is a mistake in the program, INTERNAL. For a stream it
+// is called like a KeyFunc.
 type KeysFunc = func(ctx context.Context, fullMethod string, req any) ([]wllock.Resource, error)
 
 // ErrNoMessage is returned by a key function that needs a request and got none.
 var ErrNoMessage = errors.New("grpcguard: the key is in a message, and none has been received yet")
 
-// KeyFrom takes the key from the request, or the first message of a stream.
+// KeyFrom returns a KeyFunc that takes the key from the request, or from the first message of a stream.
 func KeyFrom[T proto.Message](key func(T) string) KeyFunc {
 	if key == nil {
 		panic("grpcguard: KeyFrom(nil): want a function")
@@ -33,7 +32,7 @@ func KeyFrom[T proto.Message](key func(T) string) KeyFunc {
 	return from(key)
 }
 
-// KeysFrom takes the locks from the request, or the first message of a stream.
+// KeysFrom returns a KeysFunc that takes the locks from the request, or from the first message of a stream.
 func KeysFrom[T proto.Message](keys func(T) []wllock.Resource) KeysFunc {
 	if keys == nil {
 		panic("grpcguard: KeysFrom(nil): want a function")
@@ -54,7 +53,7 @@ func from[T proto.Message, K any](take func(T) K) func(context.Context, string, 
 	}
 }
 
-// Metadata takes the key from the metadata sent with the call, where it must occur exactly once. It works on both sides.
+// Metadata returns a KeyFunc that takes the key from the metadata sent with the call, where it must occur exactly once. It works on both sides.
 func Metadata(name string) KeyFunc {
 	return func(ctx context.Context, _ string, _ any) (string, error) {
 		switch values := metadata.ValueFromIncomingContext(ctx, name); len(values) {

@@ -61,9 +61,9 @@ func refuse(err error) *refusal {
 	return rpcstatus.New(codes.Internal, "LOCK_INTERNAL", "the lock could not be requested", rpcstatus.Never, err)
 }
 
-// Refuse returns what a handler returns that calls a Locker itself and got err: the status of an interceptor of this package, with
-// its pushback. ctx is the handler's. It returns nil, and errors that are not of a lock, as they are. So a handler may return
-// Refuse(ctx, locker.Do(ctx, ...)).
+// Refuse turns the error of a Locker that a handler calls itself into the status that an interceptor of this package would return, with its
+// pushback. ctx is the handler's. Refuse returns nil, and errors that are not of a lock, unchanged. So a handler may return Refuse(ctx,
+// locker.Do(ctx, ...)).
 func Refuse(ctx context.Context, err error) error {
 	if _, ok := errors.AsType[*wllock.Error](err); !ok {
 		return err

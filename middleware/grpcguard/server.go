@@ -11,16 +11,16 @@ import (
 	"github.com/wllock/wllock/internal/heldkey"
 )
 
-// UnaryServerInterceptor runs a call under the lock with this name and the key that key makes from the call. The handler's
-// context carries the lock (wllock.HeldFrom) and ends when the lock is lost. A panic releases the lock and continues.
+// UnaryServerInterceptor runs a call under the lock with this name and the key that the function key makes from the call. The handler's context
+// carries the lock (wllock.HeldFrom) and ends when the lock is lost. A panic releases the lock and continues.
 //
 // Like all interceptors of this package, it panics on invalid arguments, such as a name that no lock can have.
 func UnaryServerInterceptor(locker *wllock.Locker, name string, key KeyFunc, opts ...Option) grpc.UnaryServerInterceptor {
 	return newGuard(locker, name, key, opts).unaryServer()
 }
 
-// UnaryServerInterceptorAll is UnaryServerInterceptor for several locks at once, as by wllock's DoAll: all or none, in one
-// order for all callers.
+// UnaryServerInterceptorAll is UnaryServerInterceptor for several locks at once, as wllock's DoAll acquires them: all or none, in one order for
+// all callers.
 func UnaryServerInterceptorAll(locker *wllock.Locker, keys KeysFunc, opts ...Option) grpc.UnaryServerInterceptor {
 	return newGuardAll(locker, keys, opts).unaryServer()
 }
@@ -48,13 +48,14 @@ func sent(ctx context.Context, r *refusal) error {
 	return r
 }
 
-// StreamServerInterceptor is UnaryServerInterceptor for streams. If the key is in a message, or the call has one request, the
-// lock is acquired when the first message has been received, otherwise before the handler starts. So it is for a guard inside one that
-// waits for the message, so that the outer lock is acquired first. A stream of requests receives the others under the lock, and its client
-// may not pause for longer than WithIdleTimeout. When that has passed, or the lock is lost, or held for too long, the stream's context ends,
-// and RecvMsg and SendMsg return at once, also if they wait for the client. Their message must not be used any more.
+// StreamServerInterceptor is UnaryServerInterceptor for streams. If the key is in a message, or the call has one request, it acquires the lock
+// when the first message has been received, otherwise before the handler starts. A guard inside one that waits for the message waits, too, so
+// that the outer lock is acquired first. A stream of requests receives the others under the lock, and its client may not pause for longer than
+// WithIdleTimeout. When that time has passed, or the lock is lost, or held for too long, the stream's context ends, and RecvMsg and SendMsg
+// return at once, even if they wait for the client. Do not use their message after that.
 //
-// The stream has one context from its beginning: one that was taken before the first message carries the lock and ends with it, too.
+// The stream has one context from its beginning. If the handler takes it before the first message, it still carries the lock later, and ends
+// with it.
 func StreamServerInterceptor(locker *wllock.Locker, name string, key KeyFunc, opts ...Option) grpc.StreamServerInterceptor {
 	return newGuard(locker, name, key, opts).streamServer()
 }

@@ -117,11 +117,11 @@ func retryAfter(err error) time.Duration {
 	return 0
 }
 
-// Respond answers err as the middleware does by default, with Retry-After and a problem. It is for a handler that calls a Locker itself,
-// and for what a function of WithResponder leaves to the default. WithShedStatus of a guard does not count here.
+// Respond answers err as the middleware does by default, with Retry-After and a problem. It is for a handler that calls a Locker itself, and for
+// responses that a function of WithResponder leaves to the default. It ignores WithShedStatus of a guard.
 //
-// err is not nil. An error that is not in the table of the package documentation, such as one of the handler's own work, is a 500 that tells
-// nothing of it. Call Respond before anything is written: if a response has visibly begun, it writes nothing.
+// err must not be nil. An error that is not in the table of the package documentation, such as one of the handler's own work, is a 500 that
+// reveals nothing of it. Call Respond before anything is written: if a response has visibly begun, it writes nothing.
 func Respond(w http.ResponseWriter, r *http.Request, err error) { defaults.refuse(w, r, err) }
 
 // respond is the default of WithResponder.

@@ -12,10 +12,10 @@ import (
 	"strings"
 )
 
-// BodyJSON takes the key from a top-level field of a JSON object in the body, a string or a whole number from -2^53 to 2^53. Programs that
-// read numbers as floats, as Go does without a type, take larger ones for their neighbors: send those as strings. A body longer
-// than maxBytes is refused with 413. The body is read to its end and passed to the handler from memory, so this is also a
-// body buffer, and maxBytes takes the place of its default: see WithBodyBuffer.
+// BodyJSON takes the key from a top-level field of a JSON object in the body, a string or a whole number from -2^53 to 2^53. Send larger numbers
+// as strings: programs that read numbers as floats, as Go does without a type, take them for their neighbors. A body longer than maxBytes is
+// refused with 413. The body is read to its end and passed to the handler from memory. So BodyJSON is also a body buffer, with maxBytes as its
+// limit: see WithBodyBuffer.
 func BodyJSON(field string, maxBytes int64) KeyFunc {
 	if maxBytes <= 0 {
 		panic(fmt.Sprintf("httpguard: BodyJSON(%q, %d): want more than 0 bytes", field, maxBytes))

@@ -4,16 +4,16 @@
 //		httpguard.WithCallOptions(wllock.WithWait(2*time.Second)))
 //	mux.Handle("POST /orders/{id}", guard(orderHandler))
 //
-// NewAll is for requests that need several locks, as a transfer between two accounts does.
+// NewAll is for requests that need several locks, such as a transfer between two accounts.
 //
-// A request goes this way:
+// The way of a request:
 //
 //	request ──▶ key, body ──▶ Locker: queue, backend ──▶ handler, with the lock in r.Context()
 //	                │                  │                    │
 //	         400, 408, 413       429, 409, 503             503, if the lock was lost
 //	                                                            and nothing was written
 //
-// What clients get, with a problem (RFC 9457) that contains nothing of the request:
+// Responses to clients, with a problem (RFC 9457) that contains nothing of the request:
 //
 //	ErrQueueFull                             429  queue-full           Retry-After
 //	ErrWaitTimeout                           429  wait-timeout         Retry-After
@@ -33,21 +33,20 @@
 //	the request was canceled while it
 //	  waited, as if its client disconnects   503  canceled             Retry-After
 //
-// Beside Retry-After, which is in whole seconds, the problem has the delay as retry_after_ms if it is known.
+// Retry-After is in whole seconds. The problem has the delay in milliseconds as retry_after_ms, if it is known.
 //
-// A body is read before the queue, up to 64 KiB, so that a client that sends slowly delays no other request: see WithBodyBuffer
+// The middleware reads a body before the request queues, up to 64 KiB, so that a slow client delays no other request: see WithBodyBuffer
 // and WithoutBodyBuffer.
 //
 // The middleware never retries: a handler that has run may have done its work.
 //
 // # A lock that is lost
 //
-// r.Context() ends, with the cause wllock.ErrLeaseLost or ErrLockTimeMax. A handler that sees this should return. If it has
-// written nothing, the client gets the 503. The ResponseWriter is not wrapped, so the middleware asks the writer itself whether
-// something was written: those of net/http, httptest and gin can tell. Behind a wrapper with an Unwrap method, such as those of
-// chi, echo and OpenTelemetry, it can usually be seen while the 503 is written. Behind any other writer the client gets the
-// status 503 without a problem if nothing was written. If something was, that is sent unchanged, and net/http may log a
-// superfluous WriteHeader.
+// r.Context() ends, with the cause wllock.ErrLeaseLost or ErrLockTimeMax. Then the handler should return. If it has written nothing, the
+// client gets the 503. The middleware does not wrap the ResponseWriter. It asks the writer itself whether something was written: those of
+// net/http, httptest and gin can tell. Behind a wrapper with an Unwrap method, such as those of chi, echo and OpenTelemetry, the middleware
+// can usually tell while it writes the 503. Behind any other writer the client gets the status 503 without a problem if nothing was
+// written. If something was written, it is sent unchanged, and net/http may log a superfluous WriteHeader.
 package httpguard
 
 // The rules of this package, which comments name where they are held. Package grpcguard keeps M1, M3, M4 and M5 as well. docs/design.md

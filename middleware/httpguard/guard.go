@@ -33,15 +33,14 @@ type settings struct {
 // Option configures the middleware.
 type Option func(*settings)
 
-// New returns a middleware that runs the handler under the lock with this name and the key that key makes from the request.
+// New returns a middleware that runs the handler under the lock with this name and the key that the function key makes from the request.
 //
-// The handler gets the ResponseWriter unchanged, and a request whose context carries the lock (wllock.HeldFrom) and ends
-// when the lock is lost. A panic releases the lock and continues. A request that does not get the lock is answered as
-// described in the package documentation. New panics on invalid arguments,
-// such as a name that no lock can have.
+// The handler gets the ResponseWriter unchanged, and a request whose context carries the lock (wllock.HeldFrom) and ends when the lock is lost.
+// A panic releases the lock and continues. A request that does not get the lock is answered as described in the package documentation. New
+// panics on invalid arguments, such as a name that no lock can have.
 //
-// The lock is released when the handler returns, so it must not return while its work goes on. The handler of http.TimeoutHandler does: the
-// middleware panics when it gets that one, and belongs inside of it, http.TimeoutHandler(guard(h), d, "").
+// The lock is released when the handler returns, so the handler must not return while its work continues. The handler of http.TimeoutHandler
+// does that, and the middleware panics if it gets that one. Put the guard inside: http.TimeoutHandler(guard(h), d, "").
 func New(locker *wllock.Locker, name string, key KeyFunc, opts ...Option) func(http.Handler) http.Handler {
 	if locker == nil || key == nil {
 		panic("httpguard: New needs a Locker and a key function")
@@ -52,9 +51,8 @@ func New(locker *wllock.Locker, name string, key KeyFunc, opts ...Option) func(h
 	return middleware("New", guard{locker: locker, name: name, key: key}, opts)
 }
 
-// NewAll is New for several locks at once, as by wllock's DoAll: all or none, in one order for all callers. keys makes them
-// from the request, 1 to 64. That a key is empty or there are too many is the client's mistake (400), a name that no lock can
-// have is the program's (500).
+// NewAll is New for several locks at once, as wllock's DoAll acquires them: all or none, in one order for all callers. keys makes 1 to 64 locks
+// from the request. An empty key, or too many keys, are the client's mistake (400). A name that no lock can have is the program's mistake (500).
 func NewAll(locker *wllock.Locker, keys KeysFunc, opts ...Option) func(http.Handler) http.Handler {
 	if locker == nil || keys == nil {
 		panic("httpguard: NewAll needs a Locker and a function that returns the keys")
@@ -105,8 +103,8 @@ func WithCallOptions(opts ...wllock.CallOption) Option {
 	return func(s *settings) { s.calls = append(s.calls, opts...) }
 }
 
-// WithShedStatus sets the status for load shedding: the queue is full, or the wait has timed out (default 429). Proxies
-// eject a host after a few 5xx responses, so with such a status one hot product may take all hosts out of service.
+// WithShedStatus sets the status for load shedding: the queue is full, or the wait has timed out (default 429). Proxies eject a host after a few
+// 5xx responses, so with a 5xx status one hot product may take all hosts out of service.
 func WithShedStatus(status int) Option {
 	if status < 400 || status > 599 {
 		panic(fmt.Sprintf("httpguard: WithShedStatus(%d): want 400 to 599", status))
@@ -118,13 +116,12 @@ func WithShedStatus(status int) Option {
 // less than what a server can afford for each request that waits.
 const defaultBodyBuffer = 64 << 10
 
-// WithBodyBuffer sets how long a body may be, in bytes (default: 64 KiB, or what BodyJSON allows). A guard reads each body to
-// its end before the request queues, and refuses a longer one with 413, so that a client that sends slowly delays no other
-// request.
+// WithBodyBuffer sets the maximum length of a body, in bytes (default: 64 KiB, or the limit of BodyJSON). A guard reads each body to its end
+// before the request queues, and refuses a longer one with 413, so that a slow client delays no other request.
 //
-// What has been read is passed to the handler from memory, and costs that much for each request that waits. A POST whose body has been
-// read to its end frees its place at once if its client leaves: over HTTP/1.1 the server detects a disconnect only then. How
-// long a client may take to send is up to http.Server.ReadTimeout.
+// The body is passed to the handler from memory, and occupies that for each request that waits. A POST whose body has been read to its end
+// leaves the queue at once if its client disconnects: over HTTP/1.1 the server detects a disconnect only then. http.Server.ReadTimeout limits
+// how long a client may take to send.
 func WithBodyBuffer(limit int64) Option {
 	if limit <= 0 {
 		panic(fmt.Sprintf("httpguard: WithBodyBuffer(%d): want more than 0 bytes", limit))
@@ -132,16 +129,16 @@ func WithBodyBuffer(limit int64) Option {
 	return func(s *settings) { s.bodyBuffer = limit }
 }
 
-// WithoutBodyBuffer leaves the body to the handler: for uploads that should not begin before the lock is there, and for streams in both
-// directions, which would wait for their own end. The handler reads under the lock, so each client that sends slowly keeps all others
-// waiting until wllock.WithLockTimeMax. When the lock is lost, or held for too long, Read fails, also if the client sends nothing: the error Is
-// that of the lock. This needs a writer that supports SetReadDeadline of http.ResponseController.
+// WithoutBodyBuffer leaves the body to the handler: for uploads that should not begin before the lock is held, and for streams in both
+// directions, which would wait for their own end. The handler reads under the lock, so each slow client keeps all others waiting until
+// wllock.WithLockTimeMax. When the lock is lost, or held for too long, Read fails, even if the client sends nothing. The error Is that of the
+// lock. This needs a writer that supports SetReadDeadline of http.ResponseController.
 func WithoutBodyBuffer() Option { return func(s *settings) { s.bodyBuffer = -1 } }
 
-// WithResponder sets the function that answers a request that is refused, or whose lock was lost before anything was
-// written (default: Respond, a problem of RFC 9457). status is the proposed one, and Retry-After is set where it applies. The
-// error's text is for logs, not for clients: it contains part of the key. If the lock is lost and the writer cannot say
-// whether a response has started, w is a wrapper that drops the body if it could be appended to the handler's.
+// WithResponder sets the function that answers a request that is refused, or whose lock was lost before anything was written (default: Respond,
+// a problem of RFC 9457). status is the proposed status, and Retry-After is set where it applies. The error's text is for logs, not for clients:
+// it contains part of the key. If the lock is lost and the writer cannot say whether a response has started, w is a wrapper. It drops the body
+// if that could be appended to the handler's.
 func WithResponder(f func(w http.ResponseWriter, r *http.Request, status int, err error)) Option {
 	if f == nil {
 		panic("httpguard: WithResponder(nil): want a function")

@@ -9,26 +9,26 @@ import (
 	"github.com/wllock/wllock"
 )
 
-// KeyFunc makes the key of a lock from a request. An error or an empty key refuses the request with 400. It runs before
-// the queue, and may read the body if it replaces it.
+// KeyFunc makes the key of a lock from a request. If it returns an error or an empty key, the request is refused with 400. It runs before the
+// queue. If it reads the body, it must replace it.
 type KeyFunc = func(r *http.Request) (string, error)
 
-// KeysFunc makes the locks of a request for NewAll. An error, an empty key, no key and more than 64 different ones refuse the
-// request with 400. It runs before the queue, and may read the body if it replaces it.
+// KeysFunc makes the locks of a request for NewAll. If it returns an error, an empty key, no key, or more than 64 different ones, the request is
+// refused with 400. It runs before the queue. If it reads the body, it must replace it.
 type KeysFunc = func(r *http.Request) ([]wllock.Resource, error)
 
-// PathValue takes the key from the path, by the name of a wildcard in the pattern of an http.ServeMux. The value exists only
-// inside the mux: wrap the registered handler, not the mux.
+// PathValue returns a KeyFunc that takes the key from the path, by the name of a wildcard in the pattern of an http.ServeMux. The value exists
+// only inside the mux: wrap the registered handler, not the mux.
 func PathValue(name string) KeyFunc {
 	return func(r *http.Request) (string, error) { return single(name, []string{r.PathValue(name)}) }
 }
 
-// Header takes the key from a header field, which must occur exactly once.
+// Header returns a KeyFunc that takes the key from a header field, which must occur exactly once.
 func Header(name string) KeyFunc {
 	return func(r *http.Request) (string, error) { return single(name, r.Header.Values(name)) }
 }
 
-// Query takes the key from a parameter of the URL's query, which must occur exactly once.
+// Query returns a KeyFunc that takes the key from a parameter of the URL's query, which must occur exactly once.
 func Query(name string) KeyFunc {
 	return func(r *http.Request) (string, error) { return single(name, r.URL.Query()[name]) }
 }

@@ -12,16 +12,16 @@ import (
 
 // Rule is a policy and the identity it applies to.
 type Rule struct {
-	Policy Policy // each rule's has a name of its own
-	// Of returns the identity that a request is charged to, such as its caller or its key. The key functions of httpguard
-	// can be used. An error or an empty identity refuses the request with 400.
+	Policy Policy // its name is different in each rule
+	// Of returns the identity that a request is charged to, such as its caller or its key. The key functions of httpguard can be used. If it
+	// returns an error or an empty identity, the request is refused with 400.
 	Of func(r *http.Request) (string, error)
 }
 
 // Option configures the middleware.
 type Option func(*handler)
 
-// WithRequestID sets the id that a request shares with its retries (default: the header Idempotency-Key), "" for none.
+// WithRequestID sets f, which returns the id that a request shares with its retries (default: the header Idempotency-Key), or "" for none.
 func WithRequestID(f func(r *http.Request) string) Option {
 	if f == nil {
 		panic("ratelimit: WithRequestID(nil): want a function")
@@ -29,11 +29,11 @@ func WithRequestID(f func(r *http.Request) string) Option {
 	return func(h *handler) { h.requestID = f }
 }
 
-// WithFailClosed refuses requests with 503 while the limiter is away, too, and not only while it refuses ([ErrRefused]).
+// WithFailClosed refuses requests with 503 also while the limiter is away, and not only while it refuses ([ErrRefused]).
 func WithFailClosed() Option { return func(h *handler) { h.failClosed = true } }
 
-// New returns a middleware that admits the requests that all rules allow. Put it before the middleware of httpguard. It
-// panics on invalid arguments, and without a rule.
+// New returns a middleware that admits a request if all rules allow it. Put it before the middleware of httpguard. New panics on invalid
+// arguments, and without a rule.
 func New(limiter Limiter, rules []Rule, opts ...Option) func(http.Handler) http.Handler {
 	if limiter == nil {
 		panic("ratelimit: New needs a Limiter")

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// DefaultIdentities is how many identities a Local remembers, in about 50 MB.
+	// DefaultIdentities is the maximum number of identities that a Local remembers, in about 50 MB.
 	DefaultIdentities = 100_000
 	// paidMemory is how many charged requests of an identity are remembered: a caller rarely has more in flight.
 	paidMemory = 16
@@ -20,8 +20,8 @@ const (
 	sweep = 2
 )
 
-// Local counts in this process. It forgets identities that have their full quota again and, if there are too many, the
-// least recently seen.
+// Local is a Limiter that counts in this process. It forgets identities that have their full quota again and, if there are too many, the least
+// recently seen.
 type Local struct {
 	max int
 
@@ -47,7 +47,7 @@ type paid struct {
 // LocalOption configures a Local.
 type LocalOption func(*Local)
 
-// WithIdentities sets how many identities are remembered at most (default [DefaultIdentities]).
+// WithIdentities sets the maximum number of identities that are remembered (default [DefaultIdentities], at least 1).
 func WithIdentities(n int) LocalOption { return func(l *Local) { l.max = max(n, 1) } }
 
 // NewLocal returns a Limiter that counts in memory. It panics on a nil option.

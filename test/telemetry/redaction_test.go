@@ -175,7 +175,7 @@ func TestRedactedKeysLeaveTheProcessNowhere(t *testing.T) {
 			`acquire "test:n:` + hash, `hold "test:n:` + hash, `batch "test:n:` + hash, `release "test:n:` + hash,
 			`acquire "test:m:` + hash + `": lease lost`,
 			`"Key":"test:n:` + hash, `"key":"test:n:` + hash, "wllock.key", "wllock.keys", "still held", "backend refuses", "backend is away",
-			"lock lost while held", "lock was broken", "lock held for longer than its maximum", "nobody can lead from here",
+			"lock lost while held", "lock was broken", "lock held for longer than its maximum", "cannot lead while the backend is unavailable",
 		} {
 			assert.Contains(t, seen, shown)
 		}

@@ -117,7 +117,7 @@ func decode(name string, d Document) (l lock, err error) {
 	case l.Format != 0:
 		return l, parts.OtherFormat(name, l.Format, Format)
 	case err != nil || len(l.Owners) == 0:
-		err = keyless.Errorf("under the key lie %d bytes of something else than a lock", len(d.Data))
+		err = keyless.Errorf("the key holds %d bytes that are not a lock", len(d.Data))
 		return l, distributed.Unavailable(name, err, distributed.ErrRefused)
 	}
 	return l, nil

@@ -4,8 +4,8 @@
 //	backend, err := mysql.Open("mysql://user@host/database")
 //	locker, err := wllock.New("order", backend, wllock.WithOwnedBackend())
 //
-// A program that has a *sql.DB already passes that to sqllock.New instead. It should be opened with interpolateParams=true: else every
-// statement is prepared first, which is a round trip more.
+// A program that already has a *sql.DB passes it to sqllock.New instead. Open such a DB with interpolateParams=true. Otherwise every
+// statement is prepared first, which takes one more round trip.
 package mysql
 
 import (
@@ -57,11 +57,13 @@ var bounds = map[string]string{"innodb_lock_wait_timeout": "1", "wait_timeout": 
 //
 //	mysql://user[:password]@host[:port]/database[?tls=true&timeout=5s]
 //
-// with the parameters of the driver's DSN. tls_ca, tls_cert and tls_key name PEM files: the authorities that vouch for the server (default: those of
-// the system), a client certificate and its key, which are read for each connection. tls_server_name is what the server's certificate must name
-// in place of the host. Each of them means tls=true. password-file names a file with the password, one line of UTF-8, which is read for each
-// connection. Open sets the sessions as a lock needs them: docs/sql.md lists what. It does not connect. The tables have to be there:
-// see Migrate.
+// The parameters are those of the driver's DSN. tls_ca, tls_cert and tls_key name PEM files: the certificate authorities of the server
+// (default: those of the system), a client certificate and its key, which are read for each connection. tls_server_name is the name that the
+// server's certificate must have, instead of the host. Each of them means tls=true. password-file names a file with the password, one line of
+// UTF-8, which is read for each connection.
+//
+// Open changes the settings of its sessions as locks need them: docs/sql.md lists these settings. It does not connect. The tables must
+// exist: see Migrate.
 func Open(rawURL string, opts ...sqllock.Option) (*sqllock.Backend, error) {
 	c, err := parse(rawURL)
 	if err != nil {
@@ -71,7 +73,7 @@ func Open(rawURL string, opts ...sqllock.Option) (*sqllock.Backend, error) {
 	return sqllock.New(c.bounded().open(), sqllock.MySQL, all...)
 }
 
-// Opener returns an Open for config.WithOpener.
+// Opener returns Open with these options, for config.WithOpener.
 func Opener(opts ...sqllock.Option) func(context.Context, *url.URL) (distributed.Backend, error) {
 	return openurl.Opener(Open, opts)
 }
@@ -134,8 +136,8 @@ func parse(rawURL string) (*connector, error) {
 	return c, nil
 }
 
-// OpenDB opens a database as Open does, for a program that uses it for other things as well. Its statements wait for rows as long as the
-// server allows: Open bounds that.
+// OpenDB opens a database as Open does, for a program that also uses it for other things. Its statements wait for rows as long as the server
+// allows, which Open bounds.
 func OpenDB(rawURL string) (*sql.DB, error) {
 	c, err := parse(rawURL)
 	if err != nil {

@@ -18,8 +18,8 @@ const (
 	closeTime = 2 * time.Second
 )
 
-// NewNotifier returns a Notifier for sqllock.WithNotifier, which Open has already. It uses one connection, as long as the Backend is
-// open. The connection has to be to the server itself, or through a pooler that keeps sessions.
+// NewNotifier returns a Notifier for sqllock.WithNotifier. Open uses one already. It occupies one connection as long as the Backend is open. The
+// connection must go to the server itself, or through a pooler that keeps sessions.
 func NewNotifier(rawURL string) (sqllock.Notifier, error) {
 	t, err := parse(rawURL)
 	if err != nil {

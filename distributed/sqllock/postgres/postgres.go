@@ -1,11 +1,11 @@
-// Package postgres opens a sqllock.Backend on PostgreSQL, with the driver github.com/jackc/pgx/v5, and has the Notifier that makes
-// hand-overs a push.
+// Package postgres opens a sqllock.Backend on PostgreSQL, with the driver github.com/jackc/pgx/v5, and has the Notifier that pushes
+// hand-overs.
 //
 //	err := postgres.Migrate(ctx, "postgres://user@host/database")   // once
 //	backend, err := postgres.Open("postgres://user@host/database")
 //	locker, err := wllock.New("order", backend, wllock.WithOwnedBackend())
 //
-// A program that has a *sql.DB already passes that to sqllock.New instead, of any driver.
+// A program that already has a *sql.DB, of any driver, passes it to sqllock.New instead.
 package postgres
 
 import (
@@ -44,11 +44,12 @@ const (
 //
 //	postgres://user[:password]@host[:port]/database[?sslmode=...&connect_timeout=...]
 //
-// or postgresql://, and everything else that pgx.ParseConfig understands, so the PG* environment variables and a password file apply. tls_ca,
-// tls_cert and tls_key are other names for sslrootcert, sslcert and sslkey, and mean sslmode=verify-full. tls_server_name is what the server's
-// certificate must name in place of the host. These files are read for each connection. Open sets the sessions as a lock needs them:
-// docs/sql.md lists what. Connections have the id of the process for an application_name, unless the URL or PGAPPNAME says otherwise. Open
-// does not connect. The tables have to be there: see Migrate.
+// It also accepts postgresql://, and everything else that pgx.ParseConfig understands, so the PG* environment variables and a password file
+// apply. tls_ca, tls_cert and tls_key are other names for sslrootcert, sslcert and sslkey, and mean sslmode=verify-full. tls_server_name is
+// the name that the server's certificate must have, instead of the host. These files are read for each connection.
+//
+// Open changes the settings of its sessions as locks need them: docs/sql.md lists these settings. The application_name of its connections is
+// the id of the process, unless the URL or PGAPPNAME sets another. Open does not connect. The tables must exist: see Migrate.
 func Open(rawURL string, opts ...sqllock.Option) (*sqllock.Backend, error) {
 	t, err := parse(rawURL)
 	if err != nil {
@@ -58,7 +59,7 @@ func Open(rawURL string, opts ...sqllock.Option) (*sqllock.Backend, error) {
 	return sqllock.New(openDB(t), sqllock.PostgreSQL, all...)
 }
 
-// Opener returns an Open for config.WithOpener.
+// Opener returns Open with these options, for config.WithOpener.
 func Opener(opts ...sqllock.Option) func(context.Context, *url.URL) (distributed.Backend, error) {
 	return openurl.Opener(Open, opts)
 }
@@ -73,7 +74,7 @@ func Migrate(ctx context.Context, rawURL string, opts ...sqllock.Option) (err er
 	return sqllock.Migrate(ctx, db, sqllock.PostgreSQL, opts...)
 }
 
-// OpenDB opens a database as Open does, for a program that uses it for other things as well.
+// OpenDB opens a database as Open does, for a program that also uses it for other things.
 func OpenDB(rawURL string) (*sql.DB, error) {
 	t, err := parse(rawURL)
 	if err != nil {
@@ -138,7 +139,7 @@ func translated(rawURL string) (string, tlsfile.Files, error) {
 	for name, value := range map[string]string{"sslrootcert": files.CA, "sslcert": files.Cert, "sslkey": files.Key} {
 		switch {
 		case value != "" && q.Has(name):
-			return "", files, errors.New(name + " is given beside our parameter for it")
+			return "", files, errors.New(name + " and the tls_ parameter for the same file exclude each other")
 		case value != "":
 			q.Set(name, value)
 		}

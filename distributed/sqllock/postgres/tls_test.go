@@ -34,7 +34,7 @@ func TestWrongTLSIsNamed(t *testing.T) {
 		"postgres://u:s3cret@h/db?tls_ca=/none.pem":                        "the parameter tls_ca: open /none.pem",
 		"postgres://u:s3cret@h/db?sslrootcert=/none.pem&sslmode=verify-ca": "a file that the URL names: open /none.pem",
 		"postgres://u:s3cret@h/db?sslmode=require&tls_ca=" + ca:            "want sslmode=verify-full",
-		"postgres://u:s3cret@h/db?sslrootcert=x&tls_ca=" + ca:              "sslrootcert is given beside",
+		"postgres://u:s3cret@h/db?sslrootcert=x&tls_ca=" + ca:              "sslrootcert and the tls_ parameter",
 		"postgresql://u:s3cret@h/db?tls_cert=" + ca:                        "need each other",
 		"postgres://u:s3cret@/db?host=/run/postgresql&tls_server_name=h":   "no use with a unix socket",
 	} {

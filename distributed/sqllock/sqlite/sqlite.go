@@ -4,7 +4,7 @@
 //	backend, err := sqlite.Open("sqlite:///var/lib/shop/locks.db")
 //	locker, err := wllock.New("order", backend, wllock.WithOwnedBackend())
 //
-// The file has to be on a disk of this machine: network file systems do not lock.
+// The file must be on a disk of this machine: network file systems do not lock.
 package sqlite
 
 import (
@@ -28,9 +28,9 @@ const (
 	connections = 4
 )
 
-// Open returns a Backend on the file that a URL names: sqlite:///absolute/path or sqlite:relative/path. Open does not touch it: its first
-// use creates the file and the tables if they are missing. A file that is removed or replaced takes its locks along: their holders lose
-// them at their next look or renewal. With ?mode=ro behind the path the Backend inspects locks, and changes nothing on the disk.
+// Open returns a Backend on the file that a URL names: sqlite:///absolute/path or sqlite:relative/path. Open does not touch the file. The first
+// use of the Backend creates the file and the tables if they are missing. If the file is removed or replaced, its locks are gone: their holders
+// lose them at their next look or renewal. With ?mode=ro after the path the Backend inspects locks, and changes nothing on the disk.
 func Open(rawURL string, opts ...sqllock.Option) (*sqllock.Backend, error) {
 	tables, err := sqllock.DDL(sqllock.SQLite, opts...)
 	if err != nil {
@@ -43,7 +43,7 @@ func Open(rawURL string, opts ...sqllock.Option) (*sqllock.Backend, error) {
 	return sqllock.New(db, sqllock.SQLite, append([]sqllock.Option{sqllock.WithOwnedDB()}, opts...)...)
 }
 
-// Opener returns an Open for config.WithOpener.
+// Opener returns Open with these options, for config.WithOpener.
 func Opener(opts ...sqllock.Option) func(context.Context, *url.URL) (distributed.Backend, error) {
 	return openurl.Opener(Open, opts)
 }
@@ -58,8 +58,8 @@ func Migrate(ctx context.Context, rawURL string, opts ...sqllock.Option) (err er
 	return sqllock.Migrate(ctx, db, sqllock.SQLite, opts...)
 }
 
-// Check says why this process could not keep locks in the file that a URL names, or would not meet there those that reach the file by
-// another path. It returns nil if the file is not there yet, and could be created. It opens nothing. A Backend does the same first.
+// Check returns an error if this process could not keep locks in the file that a URL names, or would not exclude processes that reach the file
+// by another path. It returns nil if the file does not exist yet, but could be created. It opens nothing. A Backend runs the same check first.
 func Check(rawURL string) error {
 	c, err := connectorOf(rawURL)
 	if err == nil {
@@ -93,7 +93,7 @@ func connectorOf(rawURL string) (c connector, err error) {
 	return c, err
 }
 
-// OpenDB opens a file as Open does, for a program that uses it for other things as well. It creates no tables: see Migrate.
+// OpenDB opens a file as Open does, for a program that also uses it for other things. It creates no tables: see Migrate.
 func OpenDB(rawURL string) (*sql.DB, error) { return openDB(rawURL, nil) }
 
 func openDB(rawURL string, tables []string) (*sql.DB, error) {

@@ -26,16 +26,16 @@ import (
 
 // Rule is a policy and the identity it applies to.
 type Rule struct {
-	Policy ratelimit.Policy // each rule's has a name of its own
-	// Of returns the identity that a call is charged to. The key functions of grpcguard can be used. A stream has no request
-	// yet, so req is nil. An error or an empty identity refuses the call with INVALID_ARGUMENT.
+	Policy ratelimit.Policy // its name is different in each rule
+	// Of returns the identity that a call is charged to. The key functions of grpcguard can be used. A stream has no request yet, so req is nil.
+	// If Of returns an error or an empty identity, the call is refused with INVALID_ARGUMENT.
 	Of func(ctx context.Context, fullMethod string, req any) (string, error)
 }
 
 // Option configures an interceptor.
 type Option func(*limits)
 
-// WithRequestID sets the id that a call shares with its retries (default: the metadata idempotency-key), "" for none.
+// WithRequestID sets f, which returns the id that a call shares with its retries (default: the metadata idempotency-key), or "" for none.
 func WithRequestID(f func(ctx context.Context) string) Option {
 	if f == nil {
 		panic("grpclimit: WithRequestID(nil): want a function")
@@ -43,7 +43,7 @@ func WithRequestID(f func(ctx context.Context) string) Option {
 	return func(l *limits) { l.requestID = f }
 }
 
-// WithFailClosed refuses calls with UNAVAILABLE while the limiter is away, too, and not only while it refuses (ratelimit.ErrRefused).
+// WithFailClosed refuses calls with UNAVAILABLE also while the limiter is away, and not only while it refuses (ratelimit.ErrRefused).
 func WithFailClosed() Option { return func(l *limits) { l.failClosed = true } }
 
 type limits struct {
@@ -53,8 +53,7 @@ type limits struct {
 	failClosed bool
 }
 
-// UnaryServerInterceptor admits the calls that all rules allow. Put it before the interceptor of grpcguard. It panics on
-// invalid arguments.
+// UnaryServerInterceptor admits a call if all rules allow it. Put it before the interceptor of grpcguard. It panics on invalid arguments.
 func UnaryServerInterceptor(limiter ratelimit.Limiter, rules []Rule, opts ...Option) grpc.UnaryServerInterceptor {
 	l := newLimits(limiter, rules, opts)
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
@@ -66,7 +65,7 @@ func UnaryServerInterceptor(limiter ratelimit.Limiter, rules []Rule, opts ...Opt
 	}
 }
 
-// StreamServerInterceptor is UnaryServerInterceptor for streams: each is charged once, when it begins.
+// StreamServerInterceptor is UnaryServerInterceptor for streams. It charges each stream once, when the stream begins.
 func StreamServerInterceptor(limiter ratelimit.Limiter, rules []Rule, opts ...Option) grpc.StreamServerInterceptor {
 	l := newLimits(limiter, rules, opts)
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {

@@ -20,9 +20,9 @@ const (
 // Option configures a Limiter.
 type Option func(*Limiter)
 
-// WithPrefix sets what every key begins with (default "wllock:limit:"). Limiters with different prefixes share no quota:
-// use your system's name, as in "wllock:shop:limit:", to which the Redis users of other systems have no right. It is 1 to 128
-// printable ASCII characters, without spaces and braces.
+// WithPrefix sets what every key begins with (default "wllock:limit:"): 1 to 128 printable ASCII characters, without spaces and braces. Limiters
+// with different prefixes share no quota. Use your system's name, as in "wllock:shop:limit:", to which the Redis users of other systems have no
+// right.
 func WithPrefix(prefix string) Option {
 	if err := checkPrefix(prefix); err != nil {
 		panic(err.Error())
@@ -30,8 +30,8 @@ func WithPrefix(prefix string) Option {
 	return func(l *Limiter) { l.prefix = prefix }
 }
 
-// WithLogger sets the logger (default: none). It gets a line when Redis begins to refuse, or is away, and one when it counts again,
-// on the goroutine of a request.
+// WithLogger sets the logger (default: none). It gets a line when Redis begins to refuse, or is away, and one when it counts again. It runs on
+// the goroutine of a request.
 func WithLogger(log *slog.Logger) Option {
 	if log == nil {
 		panic("redislimit: WithLogger(nil): want a logger")
@@ -39,8 +39,8 @@ func WithLogger(log *slog.Logger) Option {
 	return func(l *Limiter) { l.failures.log = log }
 }
 
-// WithMeterProvider counts requests that Redis did not count, as wllock.limit.failures (default: none). It panics if the provider
-// refuses that.
+// WithMeterProvider counts the requests that Redis did not count, as wllock.limit.failures (default: none). It panics if the provider refuses to
+// create the counter.
 func WithMeterProvider(p metric.MeterProvider) Option {
 	if p == nil {
 		panic("redislimit: WithMeterProvider(nil): want a provider")

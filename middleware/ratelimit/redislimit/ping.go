@@ -23,9 +23,9 @@ const (
 // pinged is a policy that never refuses. What it leaves in Redis is gone after a second.
 var pinged = ratelimit.Policy{Name: "ping", Quota: 1_000_000, Window: time.Second}
 
-// Ping makes a charge of its own on every node, and returns why requests could not be charged, or nil. Call it at start. After
-// ratelimit.ErrRefused an operator has to mend the cause: a missing ACL rule, a wrong password, or a server that is too old. After any
-// other error Redis is away, and may come back. It takes no longer than 5 s.
+// Ping makes a charge of its own on every node, and returns an error that says why requests could not be charged, or nil. Call it at start.
+// After ratelimit.ErrRefused an operator has to fix the cause: a missing ACL rule, a wrong password, or a server that is too old. After any
+// other error Redis is away, and may come back. Ping takes at most 5 s.
 func (l *Limiter) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, pingBudget)
 	defer cancel()

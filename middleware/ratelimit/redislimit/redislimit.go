@@ -9,10 +9,10 @@
 //
 // Services with the same prefix and policy name on one Redis share the quotas, so put your system's name into the prefix.
 //
-// Each charge is one round trip. Every key begins with the prefix and expires by itself: PREFIX{ID} when the quota is full
-// again, and PREFIX{ID}:REQUEST, which marks a charged request, after Policy.RetryMemory. Identities and ids are hashed.
+// Each charge is one round trip. Every key begins with the prefix and expires: PREFIX{ID} when the quota is full again, and
+// PREFIX{ID}:REQUEST, which marks a charged request, after Policy.RetryMemory. Identities and ids are hashed.
 //
-// Take fails if it has no answer after 250 ms, and with ratelimit.ErrRefused if Redis answers that it will not count.
+// Take fails if it has no answer after 250 ms. It fails with ratelimit.ErrRefused if Redis answers that it will not count.
 package redislimit
 
 import (
@@ -31,7 +31,7 @@ import (
 // answerWait bounds a Take: many times a round trip, and short compared with the wait for a lock.
 const answerWait = 250 * time.Millisecond
 
-// Limiter implements ratelimit.Limiter.
+// Limiter is a ratelimit.Limiter that counts in Redis.
 type Limiter struct {
 	client redis.UniversalClient
 	own    bool // Close closes client
@@ -43,10 +43,10 @@ type Limiter struct {
 	script *redis.Script // set in once
 }
 
-// New returns a Limiter that counts in the server, sentinel group, cluster or ring that client is connected to. It opens
-// connections of its own with the client's settings, except timeouts and hooks. Close closes them and leaves the client alone.
-// A sentinel client must stay open, because it finds the primary. A client of any other type is used directly and not closed:
-// it should have MaxRetries -1 and ContextTimeoutEnabled. New panics on invalid arguments.
+// New returns a Limiter that counts in the server, sentinel group, cluster or ring that client is connected to. It opens connections of its own
+// with the client's settings, except timeouts and hooks. Close closes these connections, and not the client. A sentinel client must stay open,
+// because it finds the primary. A client of any other type is used directly and not closed: it should have MaxRetries -1 and
+// ContextTimeoutEnabled. New panics on invalid arguments.
 func New(client redis.UniversalClient, opts ...Option) *Limiter {
 	if client == nil {
 		panic("redislimit: New(nil): want a client")
@@ -62,7 +62,7 @@ func New(client redis.UniversalClient, opts ...Option) *Limiter {
 	return l
 }
 
-// Close closes the connections that New has opened. Take fails afterwards.
+// Close closes the connections that New has opened. After that, Take fails.
 func (l *Limiter) Close() error {
 	if !l.own {
 		return nil
@@ -70,8 +70,8 @@ func (l *Limiter) Close() error {
 	return l.client.Close()
 }
 
-// Take implements ratelimit.Limiter. A client that disconnects is still charged. Otherwise disconnecting would evade the limit,
-// because a handler need not notice.
+// Take implements ratelimit.Limiter. It also charges a client that disconnects. Otherwise a client could evade the limit by disconnecting,
+// because a handler need not notice that.
 func (l *Limiter) Take(ctx context.Context, p ratelimit.Policy, id, request string) (ratelimit.Result, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerWait)
 	defer cancel()

@@ -20,9 +20,9 @@ import (
 )
 
 const breakDescription = `Shows the holder, asks, and ends its lease: the next in the queue gets the lock, with a fence above all of the
-holder's, and the holder's context ends. It may still be at work then: only a store that checks fences refuses what it
-writes afterwards. What is ended is what was shown, never the lease of a later holder. Who broke it and why is printed
-as a log line, and shown by wllock who for a day.
+holder's, and the holder's context ends. The holder may still work then: only a store that checks fences refuses its
+later writes. The command ends only the lease that it has shown, never that of a later holder. It prints the author and
+the reason as a log line, and wllock who shows them for a day.
 
 Exit codes: 0 the lease was ended; 1 it was not: the lock is free, has changed hands, or the answer was no; 64 wrong
 usage; 69 the backend is unavailable or cannot do it.`
@@ -31,8 +31,8 @@ func (a *app) breaks() *cli.Command {
 	return &cli.Command{
 		Name: "break", Usage: "end the lease of a holder by force", ArgsUsage: "NAME KEY | SYSTEM:NAME:KEY", Description: breakDescription,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "reason", Usage: "`TEXT` for those who ask later (required)"},
-			&cli.StringFlag{Name: "by", Usage: "`WHO` does it (default: user@host)"},
+			&cli.StringFlag{Name: "reason", Usage: "`TEXT` that wllock who shows later (required)"},
+			&cli.StringFlag{Name: "by", Usage: "`WHO` ends the lease (default: user@host)"},
 			&cli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "do not ask"},
 			jsonFlag, showKeysFlag,
 		},

@@ -15,15 +15,16 @@ import (
 	"github.com/wllock/wllock/distributed/sqllock/sqlite"
 )
 
-const doctorDescription = `Opens the backend as a service does, which checks every right that the system's locks need, takes five locks of the
-name wllock-doctor, and asks the server for its version, role, replicas, memory, persistence and clock. For what is
-wrong it says what it means and what mends it. It changes nothing else. A file of SQLite it only reads: it takes no lock there.
+const doctorDescription = `Opens the backend as a service does, which checks every right that the system's locks need. It takes five locks of
+the name wllock-doctor, and asks the server for its version, role, replicas, memory, persistence and clock. For each
+problem it says what it means and how to fix it. It changes nothing else. It only reads a file of SQLite, and takes no
+lock there.
 
 Exit codes: 0 all is well, 1 there are warnings, 2 there are errors, 64 wrong usage.`
 
 func (a *app) doctor() *cli.Command {
 	return &cli.Command{
-		Name: "doctor", Usage: "look for what is wrong with a backend", ArgsUsage: "[URL]", Description: doctorDescription,
+		Name: "doctor", Usage: "check a backend for problems", ArgsUsage: "[URL]", Description: doctorDescription,
 		Flags: []cli.Flag{jsonFlag},
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if err := a.urlArgument(c); err != nil {

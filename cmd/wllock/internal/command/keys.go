@@ -16,7 +16,7 @@ import (
 
 const secretVariables = "WLLOCK_KEY_SECRET or WLLOCK_KEY_SECRET_FILE"
 
-var showKeysFlag = &cli.BoolFlag{Name: "show-keys", Usage: "print keys, although " + secretVariables + " has them hashed"}
+var showKeysFlag = &cli.BoolFlag{Name: "show-keys", Usage: "print keys in plain text, even if " + secretVariables + " is set"}
 
 // hashed is the form of a full name whose key wllock.HashKeys has made.
 var hashed = regexp.MustCompile(`^[^:]+:[^:]+:#[0-9a-f]{16}$`)
@@ -75,7 +75,7 @@ func (a *app) unhashed(ctx context.Context, i distributed.Inspector, full string
 	case 1:
 		return meant[0], nil
 	}
-	return "", usageError("%d locks have the key or the hash %s: give the key of the one that is meant (wllock ls --show-keys)",
+	return "", usageError("%d locks have the key or the hash %s: give the key of one of them (wllock ls --show-keys)",
 		len(meant), full)
 }
 

@@ -19,7 +19,7 @@ import (
 // pageSize is how many locks one page of a list asks for: the backend answers others between pages.
 const pageSize = 500
 
-var jsonFlag = &cli.BoolFlag{Name: "json", Usage: "for programs"}
+var jsonFlag = &cli.BoolFlag{Name: "json", Usage: "print JSON, for programs"}
 
 func (a *app) who() *cli.Command {
 	return &cli.Command{
@@ -61,7 +61,7 @@ func (a *app) showOne(ctx context.Context, c *cli.Command, i distributed.Inspect
 func (a *app) ls() *cli.Command {
 	return &cli.Command{
 		Name: "ls", Usage: "list the locks that are held", ArgsUsage: "[SYSTEM[:NAME]]",
-		Description: "The list is read in pages and changes nothing. Locks that come and go meanwhile may be missed.",
+		Description: "Reads the list in pages and changes nothing. It may miss locks that come and go meanwhile.",
 		Flags:       []cli.Flag{jsonFlag, showKeysFlag},
 		Action: func(ctx context.Context, c *cli.Command) error {
 			prefix, system, err := a.prefix(c)

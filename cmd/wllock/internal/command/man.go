@@ -30,7 +30,7 @@ func manual(w io.Writer, root *cli.Command) {
 	}
 	fmt.Fprint(w, ".SH DESCRIPTION\n")
 	paragraphs(w, root.Description)
-	fmt.Fprint(w, ".SH OPTIONS\nThese may stand before or behind the name of a command.\n")
+	fmt.Fprint(w, ".SH OPTIONS\nThese may stand before or after the name of a command.\n")
 	flags(w, root.Flags)
 	fmt.Fprint(w, ".SH COMMANDS\n")
 	for _, c := range root.Commands {

@@ -58,10 +58,10 @@ func (a *app) notWithin(full string) error {
 	switch pid, ended, found := within(a.environ, full); {
 	case !found:
 	case ended:
-		a.say("%s is in %s, but its holder, process %s, is not here: if it runs elsewhere, this waits for itself", a.shown(full), keyVariable, pid)
+		a.say("%s is in %s, but its holder, process %s, is not here: if it runs elsewhere, this command waits for itself", a.shown(full), keyVariable, pid)
 	default:
-		return usageError("this runs under %s already, and would wait for itself: call it without the lock, "+
-			"or by env -u %s if that is another backend's", a.shown(full), keyVariable)
+		return usageError("this command runs under %s already, and would wait for itself: call it without the lock, "+
+			"or with env -u %s if that lock is on another backend", a.shown(full), keyVariable)
 	}
 	return nil
 }

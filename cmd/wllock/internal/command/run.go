@@ -39,12 +39,12 @@ func (a *app) run() *cli.Command {
 	return &cli.Command{
 		Name: "run", Usage: "run a command under a lock", ArgsUsage: "NAME KEY [-- COMMAND [ARGUMENT...]]", Description: runDescription,
 		Flags: append(waitFlags(),
-			&cli.StringFlag{Name: "token", Usage: "go on with the lock that wllock take has taken, in place of NAME KEY; - reads `TOKEN` from the standard input"},
-			&cli.BoolFlag{Name: "s", Aliases: []string{"shared"}, Usage: "a read lock: beside other readers"},
-			&cli.IntFlag{Name: "permits", HideDefault: true, Usage: "be one of `N` holders at a time; all have to give the same number"},
-			&cli.DurationFlag{Name: "hold-at-least", HideDefault: true, Usage: "keep the lock taken so long from its start, also if the command ends before"},
-			&cli.BoolFlag{Name: "retry-failed", Usage: "with --hold-at-least: if the command fails, the lock is free at once, for another try"},
-			&cli.DurationFlag{Name: "lock-time-max", HideDefault: true, Usage: "end the command when it has run so long (default: never)"},
+			&cli.StringFlag{Name: "token", Usage: "use the lock that wllock take has taken, instead of NAME KEY; - reads `TOKEN` from the standard input"},
+			&cli.BoolFlag{Name: "s", Aliases: []string{"shared"}, Usage: "take a read lock, which other readers share"},
+			&cli.IntFlag{Name: "permits", HideDefault: true, Usage: "be one of `N` holders at a time; all callers must give the same number"},
+			&cli.DurationFlag{Name: "hold-at-least", HideDefault: true, Usage: "keep the lock taken for at least this time from its start, even if the command ends before"},
+			&cli.BoolFlag{Name: "retry-failed", Usage: "with --hold-at-least: release the lock at once if the command fails, for another try"},
+			&cli.DurationFlag{Name: "lock-time-max", HideDefault: true, Usage: "end the command after this time (default: never)"},
 			&cli.DurationFlag{Name: "grace", Value: 5 * time.Second, Usage: "time between SIGTERM and SIGKILL when the lock is lost"},
 		),
 		Action: a.runAction,
@@ -55,22 +55,22 @@ func (a *app) run() *cli.Command {
 func waitFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.BoolFlag{Name: "n", Aliases: []string{"no-wait"}, Usage: "give up at once if others have the lock"},
-		&cli.DurationFlag{Name: "w", HideDefault: true, Aliases: []string{"wait"}, Usage: "wait so long for the lock (default: $WLLOCK_WAIT, or for ever)"},
+		&cli.DurationFlag{Name: "w", HideDefault: true, Aliases: []string{"wait"}, Usage: "wait at most this long for the lock (default: $WLLOCK_WAIT, or for ever)"},
 		&cli.IntFlag{Name: "E", Aliases: []string{"conflict-exit-code"}, Value: notAcquired, Usage: "exit with this `CODE` when others have the lock"},
-		&cli.BoolFlag{Name: "q", Aliases: []string{"quiet"}, Usage: "say nothing when others have the lock"},
+		&cli.BoolFlag{Name: "q", Aliases: []string{"quiet"}, Usage: "print nothing when others have the lock"},
 	}
 }
 
-const runDescription = `Waits for the lock SYSTEM:NAME:KEY, runs COMMAND while it holds it, and releases it. COMMAND finds the lock's full
-name in WLLOCK_LOCK_KEY and the fencing token in WLLOCK_LOCK_FENCE (0: the backend has none), to pass on to a store
-that refuses smaller ones. Signals are passed on to it. In WLLOCK_LOCK_PID it finds wllock's process id, by which a
-run that asks for a lock it runs under already is refused: it would wait for itself.
+const runDescription = `Waits for the lock SYSTEM:NAME:KEY, runs COMMAND while it holds the lock, and releases it. COMMAND gets the lock's
+full name in WLLOCK_LOCK_KEY and the fencing token in WLLOCK_LOCK_FENCE (0: the backend has none), for a store that
+refuses smaller ones. wllock passes signals on to COMMAND. WLLOCK_LOCK_PID has wllock's process id. By that, wllock
+refuses a run inside COMMAND that requests the same lock, because it would wait for itself.
 
-Without COMMAND the lock is held until Ctrl-C or SIGTERM, which then is a good end: the code is 0.
+Without COMMAND wllock holds the lock until Ctrl-C or SIGTERM, and then exits with 0.
 
-With --token the lock is one that wllock take has taken, in place of NAME KEY. It is renewed and released as any other.
+With --token the lock is one that wllock take has taken, instead of NAME KEY. It is renewed and released like any other.
 
-If the lock is lost, COMMAND and all that descends from it get SIGTERM, and after the grace SIGKILL.
+If the lock is lost, COMMAND and its descendants get SIGTERM, and after the grace SIGKILL.
 
 Exit codes: COMMAND's own; 64 wrong usage, 69 the backend is unavailable, 70 the lock was lost, 75 others have the
 lock (another one by -E), 126 COMMAND cannot be executed, 127 there is no such COMMAND. If a signal ends COMMAND, or

@@ -22,14 +22,15 @@ func (a *app) take() *cli.Command {
 	return &cli.Command{
 		Name: "take", Usage: "take a lock for a later step, and print its token", ArgsUsage: "NAME KEY", Description: takeDescription,
 		Flags: append(waitFlags(),
-			&cli.DurationFlag{Name: "for", HideDefault: true, Usage: "keep the lock taken so long at most, until its token is used"}),
+			&cli.DurationFlag{Name: "for", HideDefault: true, Usage: "keep the lock taken for at most this time, until its token is used"}),
 		Action: a.takeAction,
 	}
 }
 
-const takeDescription = `Waits for the lock SYSTEM:NAME:KEY, leaves it taken and prints a token. One later step, on any machine, goes on with
-the lock by the token: wllock run --token TOKEN runs a command under it, wllock give TOKEN releases it. If none does, the
-lock is free when the time of --for has passed. Who has the token has the lock: keep it as a password.
+const takeDescription = `Waits for the lock SYSTEM:NAME:KEY, leaves it taken and prints a token. One later step, on any machine, continues
+with the lock by the token: wllock run --token TOKEN runs a command under it, wllock give TOKEN releases it. If none
+does, the lock is free when the time of --for has passed. A process that has the token has the lock: keep the token like
+a password.
 
 Exit codes: 64 wrong usage, 69 the backend is unavailable or cannot do it, 70 the lock was lost, 75 others have the lock
 (another one by -E). If a signal ends the wait, wllock dies by the same signal.`
@@ -43,7 +44,7 @@ func (a *app) takeAction(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	if f, ok := a.out.(*os.File); ok && isNull(f) {
-		return usageError("the token goes to standard output, and that is closed, or %s: it would be lost", os.DevNull)
+		return usageError("the token goes to standard output, which is closed, or %s: it would be lost", os.DevNull)
 	}
 	signal.Ignore(syscall.SIGPIPE) // a token that nobody reads is given back
 	j.notice(child.Signals())
@@ -100,10 +101,10 @@ func (a *app) give() *cli.Command {
 	}
 }
 
-const giveDescription = `Releases a lock that wllock take has taken. TOKEN is what that has printed; - reads it from the standard input, which
-other users do not see.
+const giveDescription = `Releases a lock that wllock take has taken. TOKEN is the token that it has printed; - reads it from the standard
+input, which other users do not see.
 
-Exit codes: 0 the lock was released; 1 it was not, since the token was used before, or its time has passed; 64 wrong usage; 69 the
+Exit codes: 0 the lock was released; 1 it was not, because the token was used before, or its time has passed; 64 wrong usage; 69 the
 backend is unavailable or cannot do it.`
 
 func (a *app) giveAction(ctx context.Context, c *cli.Command) error {
