@@ -127,7 +127,7 @@ func (j *job) record(locker *wllock.Locker, lock *wllock.Lock, began time.Time, 
 		run.Until = began.Add(j.least)
 	}
 	if err := timely(func(ctx context.Context) error { return r.Record(ctx, run) }); err != nil && !errors.Is(err, wllock.ErrUnavailable) {
-		j.app.say("how the run ended is not noted: %v", err) // while the backend is away, the release says so
+		j.app.say("the end of the run was not recorded: %v", err) // while the backend is away, the release says so
 	}
 }
 

@@ -56,6 +56,7 @@ $`, out)
 	exits(t, 3, env, "run", "--hold-at-least", "1h", "--retry-failed", "cron", "retried", "--", "sh", "-c", "exit 3")
 	out, _ = exits(t, no, env, "who", "cron", "retried")
 	require.Regexp(t, `^shop:cron:retried is free
+  fence +\d{19} at most
   last acquired +20\S+ \S+Z, \S+ ago
   waiting +0
   last run +exit 3, \S+ ago, took \S+, on web-1
