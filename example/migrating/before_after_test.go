@@ -185,7 +185,7 @@ func javaService(s *redistest.Server) service {
 	}}
 }
 
-// TestJavasLockHasTheSameKey: with a gap neither starves.
+// TestJavasLockHasTheSameKey: with the page's gap neither starves, though no caller pauses.
 func TestJavasLockHasTheSameKey(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -195,7 +195,8 @@ func TestJavasLockHasTheSameKey(t *testing.T) {
 			return guarded(l, func(context.Context) error { work(); return nil })(ctx)
 		}}
 	}
-	people().share(t, enough, javaService(s), moved("new 1"), moved("new 2"))
+	busy := &crowd{callers: 2, work: time.Millisecond}
+	busy.share(t, enough, javaService(s), moved("new 1"), moved("new 2"))
 }
 
 // TestJavasLockFreesWhatItDoesNotHold: one that took longer than its lock lasts deletes that of the next holder, who learns of it by a renewal.
