@@ -61,3 +61,17 @@ func (s *Server) AddUser(t testing.TB, page, system string, more ...any) func(*r
 		o.Username, o.Password = line[2].(string), strings.TrimPrefix(line[4].(string), ">")
 	}
 }
+
+// Hosted is what a client has at a hosted Redis that refuses all that ElastiCache, MemoryDB, Memorystore or Redis Enterprise does: see
+// docs/managed.md. It is a user for the keys of a system, with rules that take from all commands.
+func (s *Server) Hosted(system string, more ...any) func(*redis.Options) {
+	s.t.Helper()
+	rules := []any{
+		"ACL", "SETUSER", "hosted", "reset", "on", ">change-me", "~" + system + ":*", "~wllock:" + system + ":*", "&wllock:" + system + ":*",
+		"+@all", "-@admin", "-@dangerous",
+		"-acl", "-bgrewriteaof", "-bgsave", "-client", "-cluster", "-command", "-config", "-debug", "-lastsave", "-latency", "-memory", "-migrate",
+		"-module", "-monitor", "-object", "-psync", "-replicaof", "-save", "-shutdown", "-slaveof", "-slowlog", "-sync", "-wait",
+	}
+	s.Do(append(rules, more...)...)
+	return func(o *redis.Options) { o.Username, o.Password = "hosted", "change-me" }
+}

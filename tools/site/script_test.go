@@ -191,6 +191,7 @@ func TestSearchFinds(t *testing.T) {
 		"glossary":   "lease, leases, timeout, time-out, ttl, mutex, fencing token, exactly once",
 		"guarantees": "gc, garbage collection, backup, clock skew, split brain, network partition",
 		"middleware": "rate limit, gin, 429",
+		"managed":    "elasticache, rds, upstash",
 		"migrating":  "redsync",
 		"operations": "crash, metrics, prometheus, monitoring, alerts, tracing",
 		"outage":     "outage, circuit breaker",

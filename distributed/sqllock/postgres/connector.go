@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
-// connector connects to a server, or to a pooler. One that keeps no sessions, as pgbouncer in transaction mode, cannot keep prepared
-// statements either. It is known by its refusal of a parameter that every server takes, and then nothing is prepared.
+// connector connects to a server, or to a pooler. One that keeps no sessions, as pgbouncer in transaction mode or RDS Proxy, cannot keep
+// prepared statements either. It is known by its refusal of a parameter that every server takes, and then nothing is prepared.
 type connector struct {
 	server, pooler driver.Connector
 	pooled         *atomic.Bool // the parameter was refused
@@ -55,10 +55,13 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 // Driver implements driver.Connector.
 func (c connector) Driver() driver.Driver { return c.server.Driver() }
 
-// protocolViolation is pgbouncer's code for a parameter that it does not know; a server has none of that name: jit is there since 11.
-const protocolViolation = "08P01"
+// Codes with which poolers refuse a parameter that they do not know. No server has them for that: jit is there since 11.
+const (
+	protocolViolation   = "08P01" // pgbouncer
+	featureNotSupported = "0A000" // RDS Proxy
+)
 
 func isPooler(err error) bool {
 	var refused *pgconn.PgError
-	return errors.As(err, &refused) && refused.Code == protocolViolation
+	return errors.As(err, &refused) && (refused.Code == protocolViolation || refused.Code == featureNotSupported)
 }

@@ -57,11 +57,11 @@ func message(client net.Conn, head int) []byte {
 	return b
 }
 
-// passOn passes a connection on to a server, and refuses parameters as pgbouncer does: all but those that it knows.
-func passOn(client net.Conn, server string) {
+// passOn passes a connection on to a server, and refuses parameters as poolers do: all but those that it knows.
+func passOn(client net.Conn, server, refusal string) {
 	startup := message(client, 0)
 	if bytes.Contains(startup, []byte("\x00jit\x00")) {
-		fields := "SFATAL\x00VFATAL\x00C08P01\x00Munsupported startup parameter: jit\x00\x00"
+		fields := "SFATAL\x00VFATAL\x00" + refusal + "\x00\x00"
 		_, _ = client.Write(append(binary.BigEndian.AppendUint32([]byte("E"), uint32(4+len(fields))), fields...))
 		return
 	}
@@ -81,11 +81,17 @@ func passOn(client net.Conn, server string) {
 func TestPoolerIsRecognized(t *testing.T) {
 	t.Parallel()
 	s := dbtest.SharedPostgres(t)
-	pooler := serve(t, func(client net.Conn) { passOn(client, s.Addr) })
+	pooler := func(refusal string) (addr string) {
+		return serve(t, func(client net.Conn) { passOn(client, s.Addr, refusal) })
+	}
 	for addr, want := range map[string]struct {
 		prepared bool
 		jit      string
-	}{s.Addr: {true, "off"}, pooler: {false, "on"}} {
+	}{
+		s.Addr: {true, "off"},
+		pooler("C08P01\x00Munsupported startup parameter: jit"):                                         {false, "on"},
+		pooler("C0A000\x00MFeature not supported: RDS Proxy currently doesn’t support the option jit."): {false, "on"},
+	} {
 		url := strings.Replace(s.URLAt(addr), "postgres:", "postgresql:", 1) // the other scheme
 		db, err := postgres.OpenDB(url)
 		require.NoError(t, err)

@@ -147,6 +147,12 @@ func TestDoctorOfACluster(t *testing.T) {
 	require.Regexp(t, "^ok: state ok", found["cluster"])
 	found = finds(t, wrong, shop("redis://"+c.Addrs()[0]))
 	require.Contains(t, found["cluster"], "redis+cluster://")
+	for _, n := range c.Nodes {
+		n.AddUser(t, "redis.md", "shop", "+cluster|slots")
+	}
+	found = finds(t, no, shop("redis+cluster://shop:change-me@"+strings.Join(c.Addrs(), ",")))
+	require.Regexp(t, "^ok: its state is not looked at: NOPERM.*'.cluster.info'", found["cluster"])
+	require.Contains(t, found, "version", "the nodes are looked at")
 }
 
 func TestDoctorOfDatabases(t *testing.T) {

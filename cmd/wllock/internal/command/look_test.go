@@ -14,6 +14,7 @@ import (
 
 	"github.com/wllock/wllock/cmd/wllock/internal/doctor"
 	"github.com/wllock/wllock/cmd/wllock/internal/show"
+	"github.com/wllock/wllock/internal/redistest"
 	"github.com/wllock/wllock/internal/testproc"
 	"github.com/wllock/wllock/internal/testscope"
 )
@@ -168,6 +169,27 @@ func TestTheDocumentedUserLearnsWhatListsTake(t *testing.T) {
 	}
 	_, found = examined(t, env)
 	require.Contains(t, found["lock keys"], "ok: no value of others")
+}
+
+// A hosted Redis refuses the commands of operators. Ours work there, and the doctor says what it has not seen.
+func TestCommandsAtAHostedRedis(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t, "--appendonly", "yes")
+	env := shop("redis://hosted:change-me@" + s.Addr)
+	s.Hosted("shop", "+info")
+	for subject, what := range finds(t, 0, append(env, "WLLOCK_LEASE_TTL=10s")) {
+		require.Regexp(t, "^ok: ", what, subject)
+	}
+	exits(t, 0, env, "run", "cron", "report", "--", "true")
+	holder := start(t, env, "run", "n", "1", "--", "sh", "-c", "echo in; sleep 60").says("in")
+	for _, args := range [][]string{{"who", "n", "1"}, {"ls"}, {"top", "--once"}, {"jobs"}, {"break", "n", "1", "--yes", "--reason", "stuck"}} {
+		exits(t, 0, env, args...)
+	}
+	require.Equal(t, lost, holder.ends())
+
+	s.Hosted("shop")
+	found := finds(t, no, append(env, "WLLOCK_LEASE_TTL=10s"))
+	require.Contains(t, found["server"], "warning: the user may not use INFO")
 }
 
 func anys(texts []string) (all []any) {

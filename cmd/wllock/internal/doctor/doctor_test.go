@@ -12,6 +12,7 @@ import (
 	"github.com/wllock/wllock/distributed/memcachelock"
 	"github.com/wllock/wllock/internal/dbtest"
 	"github.com/wllock/wllock/internal/openurl"
+	"github.com/wllock/wllock/internal/redisopts"
 )
 
 // What a server says moves no cursor.
@@ -45,6 +46,27 @@ func TestNodesThatPileUpAreFound(t *testing.T) {
 		require.Equal(t, want, p.findings[0].Level, count)
 		if want == Warning {
 			require.Contains(t, p.findings[0].Mend, "znode.container.maxPerMinute")
+		}
+	}
+}
+
+// A hosted service says less of itself than Redis: what it leaves out is named, and nothing is concluded from it.
+func TestWhatINFODoesNotSayIsNotGuessed(t *testing.T) {
+	for text, want := range map[string]map[string]Level{
+		"redis_version:7.4.2\r\nrole:master\r\nconnected_slaves:0\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\naof_last_write_status:ok\r\n": {
+			"version": Fine, "replicas": Fine, "eviction": Fine, "persistence": Fine},
+		"redis_version:7.4.2\r\nmaxmemory_policy:noeviction\r\n": {"version": Fine, "eviction": Fine, "server": Warning},
+		"used_memory:1\r\n": {"server": Warning},
+	} {
+		var p patient
+		p.redisInfo(fieldsOf(text), redisopts.KindSingle)
+		found := map[string]Level{}
+		for _, f := range p.findings {
+			found[f.Subject] = f.Level
+		}
+		require.Equal(t, want, found, text)
+		if len(want) == 1 {
+			require.Contains(t, p.findings[0].What, "lacks redis_version, role, maxmemory_policy, aof_enabled")
 		}
 	}
 }

@@ -24,6 +24,8 @@ const (
 	pushWait = 2 * time.Second
 	// oldestMajor is the first version with what redislock needs.
 	oldestMajor = 7
+	// hosted ends what mends a setting: services refuse the command.
+	hosted = "; for a hosted service, among its parameters"
 )
 
 // patience is for one answer.
@@ -103,15 +105,19 @@ func clientsOf(u *url.URL, s redisopts.Scheme) ([]*redis.Client, error) {
 
 func (p *patient) redisCluster(ctx context.Context, client *redis.ClusterClient) {
 	text, err := client.ClusterInfo(ctx).Result()
-	if err != nil {
+	switch {
+	case redis.IsPermissionError(err):
+		p.fine("cluster", "its state is not looked at: %v. This takes redis-cli ACL SETUSER %s '+cluster|info'", err, p.user())
+	case err != nil:
 		p.fail(Finding{Subject: "cluster", What: err.Error(), Means: "the URL is for a cluster", Mend: "redis:// if the server is not part of one"})
 		return
+	default:
+		info := fieldsOf(text)
+		p.judge(info["cluster_state"] != "ok", Error, Finding{
+			Subject: "cluster", What: fmt.Sprintf("state %s, %s of 16384 slots, %s primaries", info["cluster_state"], info["cluster_slots_ok"], info["cluster_size"]),
+			Means: "keys of slots that no node serves cannot be locked", Mend: "redis-cli --cluster fix HOST:PORT",
+		})
 	}
-	info := fieldsOf(text)
-	p.judge(info["cluster_state"] != "ok", Error, Finding{
-		Subject: "cluster", What: fmt.Sprintf("state %s, %s of 16384 slots, %s primaries", info["cluster_state"], info["cluster_slots_ok"], info["cluster_size"]),
-		Means: "keys of slots that no node serves cannot be locked", Mend: "redis-cli --cluster fix HOST:PORT",
-	})
 	var mu sync.Mutex
 	var nodes []*redis.Client                                                         // guarded by mu
 	_ = client.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error { // all at once
@@ -145,14 +151,37 @@ func (p *patient) redisNode(ctx context.Context, c *redis.Client, kind redisopts
 		return
 	}
 	if info := fieldsOf(text); len(info) > 0 {
-		p.redisVersion(info)
-		p.redisRole(info, kind)
-		p.redisMemory(info)
-		p.redisPersistence(info)
+		p.redisInfo(info, kind)
 	}
 	p.redisForeign(ctx, c)
 	p.clockBy(func() (time.Time, error) { return c.Time(ctx).Result() })
 	p.redisPush(ctx, c)
+}
+
+// redisInfo judges what INFO says. That of a hosted service may lack fields, and none of them is guessed.
+func (p *patient) redisInfo(info map[string]string, kind redisopts.Kind) {
+	var unsaid []string
+	for _, one := range []struct {
+		field string
+		judge func()
+	}{
+		{"redis_version", func() { p.redisVersion(info) }},
+		{"role", func() { p.redisRole(info, kind) }},
+		{"maxmemory_policy", func() { p.redisMemory(info) }},
+		{"aof_enabled", func() { p.redisPersistence(info) }},
+	} {
+		if info[one.field] == "" {
+			unsaid = append(unsaid, one.field)
+			continue
+		}
+		one.judge()
+	}
+	if len(unsaid) > 0 {
+		p.warn(Finding{
+			Subject: "server", What: "INFO lacks " + strings.Join(unsaid, ", ") + ", so that is not looked at",
+			Means: "what weakens locks there stays unseen, for services too", Mend: "look at these settings where the service is configured",
+		})
+	}
 }
 
 // fieldsOf reads the lines name:value of INFO.
@@ -210,7 +239,7 @@ func (p *patient) redisRole(info map[string]string, kind redisopts.Kind) {
 
 func (p *patient) redisMemory(info map[string]string) {
 	limit, used, policy := number(info["maxmemory"]), number(info["used_memory"]), info["maxmemory_policy"]
-	const mend = "redis-cli CONFIG SET maxmemory-policy noeviction, and in redis.conf"
+	const mend = "redis-cli CONFIG SET maxmemory-policy noeviction, and in redis.conf" + hosted
 	switch {
 	case policy != "noeviction" && limit > 0:
 		p.fail(Finding{
@@ -228,14 +257,14 @@ func (p *patient) redisMemory(info map[string]string) {
 	if limit > 0 {
 		p.judge(used*100 > limit*fullShare, Warning, Finding{
 			Subject: "memory", What: fmt.Sprintf("%s of %s used", info["used_memory_human"], info["maxmemory_human"]),
-			Means: "when it is full, no lock can be acquired", Mend: "redis-cli CONFIG SET maxmemory MORE, or a server for locks alone",
+			Means: "when it is full, no lock can be acquired", Mend: "redis-cli CONFIG SET maxmemory MORE, or a server for locks alone" + hosted,
 		})
 	}
 }
 
 func (p *patient) redisPersistence(info map[string]string) {
 	const means = "after a restart of the server locks are free that are still held: then two callers hold one"
-	const mend = "redis-cli CONFIG SET appendonly yes, and in redis.conf; check fences in the store"
+	const mend = "redis-cli CONFIG SET appendonly yes, and in redis.conf" + hosted + "; check fences in the store"
 	failing := info["aof_enabled"] == "1" && info["aof_last_write_status"] != "ok" || info["rdb_last_bgsave_status"] == "err"
 	switch {
 	case failing:

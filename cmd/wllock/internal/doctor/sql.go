@@ -58,7 +58,7 @@ func (d database) replicas(n string, waited bool) {
 	d.judge(!waited, Warning, Finding{
 		Subject: "replicas", What: fmt.Sprintf("%s, commits wait for one: %v", n, waited),
 		Means: "a failover can forget the last locks: then two callers hold one, and only a store that checks fences tells them apart",
-		Mend:  "ALTER SYSTEM SET synchronous_standby_names = '*'; SELECT pg_reload_conf(); or check fences in the store",
+		Mend:  "ALTER SYSTEM SET synchronous_standby_names = '*'; SELECT pg_reload_conf()" + hosted + "; or check fences in the store",
 	})
 }
 
@@ -78,7 +78,7 @@ func postgresServer(ctx context.Context, p *patient) {
 	d.readOnly(d.text(ctx, "SELECT pg_is_in_recovery()") == "true" || d.text(ctx, "SHOW default_transaction_read_only") == "on")
 	for _, setting := range []string{"fsync", "synchronous_commit"} {
 		value := d.text(ctx, "SHOW "+setting)
-		d.loses(value == "off", setting+" "+value, "ALTER SYSTEM SET "+setting+" = on; SELECT pg_reload_conf()")
+		d.loses(value == "off", setting+" "+value, "ALTER SYSTEM SET "+setting+" = on; SELECT pg_reload_conf()"+hosted)
 	}
 	d.replicas(d.text(ctx, "SELECT count(*) FROM pg_stat_replication"), d.text(ctx, "SHOW synchronous_standby_names") != "")
 	d.clockBy(d.since1970(ctx, "SELECT extract(epoch FROM clock_timestamp())::float8"))
@@ -99,6 +99,6 @@ func mysqlServer(ctx context.Context, p *patient) {
 	p.fine("version", "%s", version)
 	d.readOnly(d.text(ctx, "SELECT @@global.read_only") == "1")
 	flush := d.text(ctx, "SELECT @@global.innodb_flush_log_at_trx_commit")
-	d.loses(flush != "1", "innodb_flush_log_at_trx_commit "+flush, "SET GLOBAL innodb_flush_log_at_trx_commit = 1")
+	d.loses(flush != "1", "innodb_flush_log_at_trx_commit "+flush, "SET GLOBAL innodb_flush_log_at_trx_commit = 1"+hosted)
 	d.clockBy(d.since1970(ctx, "SELECT unix_timestamp(now(6))"))
 }
