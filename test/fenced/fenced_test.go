@@ -269,7 +269,7 @@ func TestBoundsOfStatementsAndPauses(t *testing.T) {
 		_, err := tx.ExecContext(ctx, "SELECT pg_sleep(3)")
 		return err
 	})
-	require.ErrorContains(t, err, "see WithLongestStatement")
+	require.ErrorContains(t, err, "WithLongestStatement")
 }
 
 func TestMigrateSweepAndForget(t *testing.T) {
