@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -55,14 +56,18 @@ func (s *shop) Inspect(_ context.Context, key string) (distributed.Inspection, e
 	s.inspect.Add(1)
 	var n int
 	_, err := fmt.Sscanf(key, "shop:n:%d", &n)
-	return s.lock(n), err
+	found := s.lock(n)
+	if found.MoreWaiters > 0 { // of which a list has no names
+		found.MoreWaiters, found.Waiters = 0, []distributed.Waiter{{Instance: "db"}}
+	}
+	return found, err
 }
 
 // However many locks there are, the first screen comes soon, and then the service does little.
 func TestReaderKeepsItsPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &shop{locks: 100_000, took: 3 * time.Millisecond}
-		r := newReader(s, Options{Prefix: "shop:", Interval: 2 * time.Second})
+		r := newReader(s, Options{Prefix: "shop:", Shown: strings.Clone, Interval: 2 * time.Second})
 		began := time.Now()
 		done := make(chan struct{})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -76,12 +81,12 @@ func TestReaderKeepsItsPace(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		require.LessOrEqual(t, s.listed.Load()-atFirst, int64(10*pace+perPage))
 		v := r.first(20, time.Now())
-		require.False(t, v.complete)
+		require.False(t, v.Complete)
 		time.Sleep(20 * time.Second)
 		v = r.first(20, time.Now())
-		require.True(t, v.complete)
-		require.Equal(t, 100_000, v.held)
-		require.Equal(t, "shop:n:099999", v.locks[0].Key) // for which one waits
+		require.True(t, v.Complete)
+		require.Equal(t, 100_000, v.Held)
+		require.Equal(t, "shop:n:099999", v.Locks[0].Key) // for which one waits
 		inspected := s.inspect.Load()
 		time.Sleep(10 * time.Second)
 		require.InDelta(t, 5*20, s.inspect.Load()-inspected, 20) // those on the screen
@@ -94,19 +99,19 @@ func TestReaderKeepsItsPace(t *testing.T) {
 func TestReaderForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &shop{locks: 3}
-		r := newReader(s, Options{Prefix: "shop:", Interval: time.Second})
+		r := newReader(s, Options{Prefix: "shop:", Shown: strings.Clone, Interval: time.Second})
 		require.True(t, r.readAll(t.Context(), time.Now()))
 		r.forget()
 		s.locks = 2
 		require.True(t, r.readAll(t.Context(), time.Now()))
 		r.forget()
-		require.Equal(t, 2, r.first(9, time.Now()).held)
-		r.update(distributed.Inspection{Key: "shop:n:000001"})
-		require.Equal(t, 1, r.first(9, time.Now()).held)
+		require.Equal(t, 2, r.first(9, time.Now()).Held)
+		r.update(distributed.Inspection{Key: "shop:n:000001"}, time.Now())
+		require.Equal(t, 1, r.first(9, time.Now()).Held)
 		s.away.Store(true)
 		require.False(t, r.readAll(t.Context(), time.Now()))
 		v := r.first(9, time.Now())
-		require.Equal(t, 1, v.held)
-		require.ErrorContains(t, v.err, "away")
+		require.Equal(t, 1, v.Held)
+		require.ErrorContains(t, v.Err, "away")
 	})
 }

@@ -53,17 +53,27 @@ func JobTable(w io.Writer, all []distributed.Runs, now time.Time) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "JOB\tLAST RUN\tTOOK\tRESULT\tHOST\tLAST SUCCESS\tNEXT")
 	for _, r := range all {
-		success, next := "never", "any time"
-		if !r.Success.Began.IsZero() {
-			success = ago(r.Success.Ended(), now)
-		}
-		if r.Last.Until.After(now) {
-			next = "in " + Short(r.Last.Until.Sub(now))
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", Text(r.Last.Key), ago(r.Last.Ended(), now), Short(r.Last.Took), Text(r.Last.Result),
-			Text(Host(r.Last.Instance)), success, next)
+		j := NewJobText(r, now)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", j.Job, j.Last, j.Took, j.Result, j.Host, j.Success, j.Next)
 	}
 	return table.Flush()
+}
+
+// JobText is what columns tell of a job.
+type JobText struct{ Job, Last, Took, Result, Host, Success, Next string }
+
+// NewJobText returns the texts of the columns.
+func NewJobText(r distributed.Runs, now time.Time) JobText {
+	j := JobText{
+		Text(r.Last.Key), ago(r.Last.Ended(), now), Short(r.Last.Took), Text(r.Last.Result), Text(Host(r.Last.Instance)), "never", "any time",
+	}
+	if !r.Success.Began.IsZero() {
+		j.Success = ago(r.Success.Ended(), now)
+	}
+	if r.Last.Until.After(now) {
+		j.Next = "in " + Short(r.Last.Until.Sub(now))
+	}
+	return j
 }
 
 // ago is how long ago something was, by a clock that another machine may be ahead of.
