@@ -114,6 +114,14 @@ func (p page) backend() opspage.Backend {
 	return b
 }
 
+// jobsError says why runs cannot be read, if that is not because of the backend. "": they can.
+func (p page) jobsError() string {
+	if p.JobsErr == nil || p.Err != nil {
+		return ""
+	}
+	return "the runs of jobs cannot be read: " + show.Text(p.JobsErr.Error())
+}
+
 // inspections are the locks with their names as they are shown.
 func (p page) inspections() []distributed.Inspection {
 	all := make([]distributed.Inspection, len(p.Locks))
@@ -177,8 +185,8 @@ func (p page) Text(w io.Writer) {
 		return
 	}
 	fmt.Fprintln(w)
-	if p.JobsErr != nil {
-		fmt.Fprintf(w, "the runs of jobs cannot be read: %s\n", show.Text(p.JobsErr.Error()))
+	if err := p.jobsError(); err != "" {
+		fmt.Fprintln(w, err)
 	}
 	_ = show.JobTable(w, p.Jobs, p.at) // as above
 	if p.MoreJobs > 0 {

@@ -36,7 +36,7 @@ type htmlPage struct {
 	Longest        *htmlLock
 	Locks          []htmlLock
 	Jobs           []htmlJob
-	JobsError      string // "": they can be read, or the backend is not available
+	JobsError      string // "": there is none
 	Legend         []opspage.Term
 }
 
@@ -58,7 +58,7 @@ type htmlJob struct {
 func (p page) HTML(w io.Writer, refresh int) {
 	d := htmlPage{
 		View: p.View, Refresh: refresh, Again: again, Served: p.served, At: p.at.UTC().Format(time.DateTime + " UTC"), Backend: p.backend(),
-		Prefix: p.prefix, Filter: p.filter.String(), Legend: legend,
+		Prefix: p.prefix, Filter: p.filter.String(), JobsError: p.jobsError(), Legend: legend,
 	}
 	d.Links.Still = p.link("format", "html")
 	d.Links.Refresh = p.link("format", "html", "refresh", strconv.Itoa(again))
@@ -75,9 +75,6 @@ func (p page) HTML(w io.Writer, refresh int) {
 	}
 	for _, r := range p.View.Jobs {
 		d.Jobs = append(d.Jobs, htmlJob{show.NewJobText(r, p.at), r.Last.Result == distributed.RunOK})
-	}
-	if p.JobsErr != nil && p.Err == nil {
-		d.JobsError = show.Text(p.JobsErr.Error())
 	}
 	opspage.Write(w, pageTemplate, d)
 }
