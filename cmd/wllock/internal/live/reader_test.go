@@ -35,9 +35,9 @@ func (s *shop) lock(n int) distributed.Inspection {
 	}
 }
 
-func (s *shop) List(_ context.Context, _, cursor string, limit int) (page []distributed.Inspection, next string, err error) {
+func (s *shop) List(ctx context.Context, _, cursor string, limit int) (page []distributed.Inspection, next string, err error) {
 	time.Sleep(s.took)
-	if s.away.Load() {
+	if s.away.Load() || ctx.Err() != nil {
 		return nil, "", errors.New("away")
 	}
 	at, _ := strconv.Atoi(cursor)
@@ -54,6 +54,7 @@ func (s *shop) List(_ context.Context, _, cursor string, limit int) (page []dist
 
 func (s *shop) Inspect(_ context.Context, key string) (distributed.Inspection, error) {
 	s.inspect.Add(1)
+	time.Sleep(s.took)
 	var n int
 	_, err := fmt.Sscanf(key, "shop:n:%d", &n)
 	found := s.lock(n)
@@ -114,4 +115,40 @@ func TestReaderForgets(t *testing.T) {
 		require.Equal(t, 1, v.Held)
 		require.ErrorContains(t, v.Err, "away")
 	})
+}
+
+// A question that is not waited for is no fault of the backend.
+func TestReaderIsEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReader(&shop{locks: 3, took: time.Second}, Options{Prefix: "shop:", Shown: strings.Clone, Interval: time.Second})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
+		defer cancel()
+		require.False(t, r.readAll(ctx, time.Now()))
+		time.Sleep(2 * silence)
+		require.NoError(t, r.first(9, time.Now()).Err)
+	})
+}
+
+// What Inspect tells of a lock on a screen is asked for once in an interval, and lists, which tell less, do not undo it.
+func TestReaderNamesWaiters(t *testing.T) {
+	r, now := newReader(nil, Options{Shown: strings.Clone, Interval: time.Second}), time.Now()
+	listed := distributed.Inspection{Key: "shop:n:1", Holders: []distributed.Holder{{Instance: "web"}}, MoreWaiters: 1}
+	named := listed
+	named.MoreWaiters, named.Waiters = 0, []distributed.Waiter{{Instance: "db"}}
+	list := func() { r.note([]distributed.Inspection{listed}, nil, now) }
+	list()
+	require.NotNil(t, r.show(r.all(now).Locks, now), "names are to come")
+	require.Equal(t, []string{"shop:n:1"}, r.due(now))
+	r.update(named, now)
+	list()
+	require.Nil(t, r.show(r.all(now).Locks, now))
+	require.Equal(t, named.Waiters, r.all(now).Locks[0].Waiters)
+	require.Empty(t, r.due(now))
+
+	now = now.Add(3 * r.interval)
+	require.Equal(t, []string{"shop:n:1"}, r.due(now))
+	list()
+	require.Empty(t, r.all(now).Locks[0].Waiters, "they were named too long ago")
+	now = now.Add(3 * r.interval)
+	require.Empty(t, r.due(now), "it is on no screen")
 }

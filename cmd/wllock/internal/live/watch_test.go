@@ -65,13 +65,15 @@ func TestWatchersShareTheReading(t *testing.T) {
 	})
 }
 
-// Waiters have names in the first view, and keep them although lists have none.
+// Waiters have names in the first view, and keep them. No other view waits for them.
 func TestWaitersAreNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &shop{locks: 3, took: time.Millisecond}
 		look := watching(t, s, nil)
-		for range 10 {
+		for n := range 10 {
+			began := time.Now()
 			v := look()
+			require.Equal(t, n > 0, time.Since(began) == 0)
 			require.Equal(t, "shop:n:000002", v.Locks[0].Key)
 			require.Equal(t, "db", v.Locks[0].Waiters[0].Instance)
 			time.Sleep(700 * time.Millisecond)
