@@ -52,6 +52,11 @@ func serve(t *testing.T) served {
 	return s
 }
 
+// locker is a process, whose locks no slow machine loses.
+func (s served) locker() *wllock.Locker {
+	return testlocker.On(s.t, s.Backend, wllock.WithLeaseTTL(time.Minute))
+}
+
 // answer sends a request, and returns the status and the body.
 func (s served) answer(method, target, host string) (*http.Response, string) {
 	s.t.Helper()
@@ -100,7 +105,7 @@ func crowd(t *testing.T, l *wllock.Locker) {
 // Who holds, who waits, and how did jobs end, over all processes.
 func TestThePageOfAFleet(t *testing.T) {
 	s := serve(t)
-	a, b := testlocker.On(t, s.Backend), testlocker.On(t, s.Backend)
+	a, b := s.locker(), s.locker()
 	wllocktest.Hold(t, a, "order", "1")
 	wllocktest.Hold(t, b, "cart", "2")
 	crowd(t, b)
@@ -138,7 +143,7 @@ func TestThePageOfAFleet(t *testing.T) {
 // In an outage the last list stays.
 func TestAnOutageIsOnThePage(t *testing.T) {
 	s := serve(t)
-	wllocktest.Hold(t, testlocker.On(t, s.Backend, wllock.WithLeaseTTL(time.Minute)), "order", "1")
+	wllocktest.Hold(t, s.locker(), "order", "1")
 	s.eventually(func(d document) bool { return d.Held == 1 })
 	s.Partition(true)
 	defer s.Partition(false)
@@ -199,7 +204,7 @@ func TestWhatThePageRefuses(t *testing.T) {
 // Keys and what is asked come from anywhere: neither ends its element, changes the direction of the text, nor moves a cursor.
 func TestHostileTexts(t *testing.T) {
 	s := serve(t)
-	l := testlocker.On(t, s.Backend)
+	l := s.locker()
 	hostile := []string{`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `</style><script>x</script>`, "\u202egnp.exe", `{{.PID}}`}
 	for _, key := range hostile {
 		wllocktest.Hold(t, l, "order", key)
@@ -220,7 +225,7 @@ func TestHostileTexts(t *testing.T) {
 // A page has so many lines at most, and says how many more there are.
 func TestThePageIsBounded(t *testing.T) {
 	s := serve(t)
-	l := testlocker.On(t, s.Backend)
+	l := s.locker()
 	for i := range limit + 7 {
 		wllocktest.Hold(t, l, "order", strconv.Itoa(i))
 	}

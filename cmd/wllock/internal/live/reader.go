@@ -1,5 +1,5 @@
-// Package live reads the locks of a system for a terminal, as top(1) shows processes, or for the viewers of a page, at a cost to the backend
-// that grows neither with the number of locks nor with that of viewers.
+// Package live reads the locks of a system for a terminal, as top(1) shows processes, or for the viewers of a page. What that costs the
+// backend grows neither with the number of locks nor with that of viewers.
 //
 //	reader.readAll ──▶ List, page by page, at a pace ──▶ the locks known ──▶ the first of them by waiters and age ──▶ the screen, or a View
 //	reader.refresh ──▶ Inspect, the locks on a screen, each interval ──▶

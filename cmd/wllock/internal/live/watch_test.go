@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -146,8 +147,13 @@ func TestJobsOfAWatch(t *testing.T) {
 		run := func(key, result string, ago time.Duration) distributed.Runs {
 			return distributed.Runs{Last: distributed.Run{Key: "shop:cron:" + key, Result: result, Began: time.Now().Add(-ago)}}
 		}
-		kept, fault := []distributed.Runs{run("a", "ok", time.Hour), run("b", "ok", time.Minute), run("c", "exit 1", 2*time.Hour)}, error(nil)
-		look := watching(t, &shop{locks: 2}, func(context.Context) ([]distributed.Runs, error) { return kept, fault })
+		var fails atomic.Bool
+		look := watching(t, &shop{locks: 2}, func(context.Context) ([]distributed.Runs, error) {
+			if fails.Load() {
+				return nil, errors.New("no right")
+			}
+			return []distributed.Runs{run("a", "ok", time.Hour), run("b", "ok", time.Minute), run("c", "exit 1", 2*time.Hour)}, nil
+		})
 		keys := func(v View) (all string) {
 			for _, r := range v.Jobs {
 				all += strings.TrimPrefix(r.Last.Key, "shop:cron:")
@@ -157,7 +163,7 @@ func TestJobsOfAWatch(t *testing.T) {
 		v := look()
 		require.Equal(t, "cba", keys(v))
 		require.Equal(t, 1, v.Failed)
-		kept, fault = nil, errors.New("no right")
+		fails.Store(true)
 		time.Sleep(runsAfter + time.Second)
 		v = look()
 		require.Equal(t, "cba", keys(v))
