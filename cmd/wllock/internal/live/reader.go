@@ -104,6 +104,7 @@ func poke(c chan struct{}) {
 
 // readAll is one pass over all pages.
 func (r *reader) readAll(ctx context.Context, quickUntil time.Time) (done bool) {
+	r.begin()
 	for cursor := ""; ctx.Err() == nil; {
 		r.asks(time.Now())
 		page, next, err := r.inspector.List(ctx, r.prefix, cursor, perPage)
@@ -164,6 +165,13 @@ func (r *reader) note(page []distributed.Inspection, err error, now time.Time) {
 // isNamed reports that Inspect has told of a lock not long ago.
 func (r *reader) isNamed(l *Lock, now time.Time) bool { return now.Sub(l.named) < 2*r.interval }
 
+// begin begins a pass. What one that was broken off has found does not count.
+func (r *reader) begin() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pass++
+}
+
 // forget ends a pass: what it has not found is free.
 func (r *reader) forget() {
 	r.mu.Lock()
@@ -173,7 +181,6 @@ func (r *reader) forget() {
 			delete(r.locks, key)
 		}
 	}
-	r.pass++
 	r.passed = true
 }
 

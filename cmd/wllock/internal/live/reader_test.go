@@ -103,6 +103,8 @@ func TestReaderForgets(t *testing.T) {
 		r := newReader(s, Options{Prefix: "shop:", Shown: strings.Clone, Interval: time.Second})
 		require.True(t, r.readAll(t.Context(), time.Now()))
 		r.forget()
+		r.begin()
+		r.note([]distributed.Inspection{s.lock(2)}, nil, time.Now()) // and then the pass was broken off
 		s.locks = 2
 		require.True(t, r.readAll(t.Context(), time.Now()))
 		r.forget()
