@@ -1,51 +1,34 @@
 package debug
 
 import (
-	"bytes"
-	"crypto/sha256"
-	_ "embed" // the page's template and style
-	"encoding/base64"
-	"html/template"
+	_ "embed" // the page's template
 	"io"
 	"time"
 
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/internal/nametext"
+	"github.com/wllock/wllock/internal/opspage"
 )
 
 var (
 	//go:embed page.html
-	pageText string
-	//go:embed page.css
-	styleText string
-
-	pageTemplate = template.Must(template.New("page").Parse(pageText))
+	pageText     string
+	pageTemplate = opspage.Template(pageText)
 )
-
-// policy allows the page its own style, by its hash, and nothing else: no script, no image, no form, no frame around it. A key that
-// got past the escaping of html/template could still run and load nothing.
-var policy = func() string {
-	hash := sha256.Sum256([]byte(styleText))
-	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(hash[:]) +
-		"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-}()
 
 // htmlPage is what the template shows. All text is made here; the template only places it, and html/template escapes it.
 type htmlPage struct {
-	Style   template.CSS
 	Refresh int // seconds; 0: never
 	At      string
 	PID     int
 	Uptime  string
 	Lockers []htmlLocker
-	Legend  []term
+	Legend  []opspage.Term
 }
 
 type htmlLocker struct {
+	opspage.Backend
 	System, Instance             string
-	Available                    bool
-	Since, Error                 string
-	Answered                     string // the age of the last answer; "": not known
 	Total                        wllock.NameStats
 	Slowest                      *htmlLock
 	Lost                         *lostLine
@@ -68,30 +51,20 @@ type htmlLock struct {
 	Warn, Full                             int // above these the bar is yellow, and red
 }
 
-func (p page) writeHTML(w io.Writer, refresh int) {
+// HTML implements opspage.Page.
+func (p page) HTML(w io.Writer, refresh int) {
 	d := htmlPage{
-		Style: template.CSS(styleText), Refresh: refresh, At: p.at.UTC().Format(time.DateTime + " UTC"), //nolint:gosec // it is ours
-		PID: p.pid, Uptime: uptime(p.uptime), Legend: legend,
+		Refresh: refresh, At: p.at.UTC().Format(time.DateTime + " UTC"), PID: p.pid, Uptime: uptime(p.uptime), Legend: legend,
 	}
 	for _, s := range p.lockers {
 		d.Lockers = append(d.Lockers, s.html())
 	}
-	var b bytes.Buffer // a template that fails half-way must not leave half a page
-	if err := pageTemplate.Execute(&b, d); err != nil {
-		_, _ = io.WriteString(w, "the page cannot be shown; ?format=text can\n")
-		return
-	}
-	_, _ = b.WriteTo(w)
+	opspage.Write(w, pageTemplate, d)
 }
 
 func (s section) html() htmlLocker {
 	h := htmlLocker{
-		System: s.system, Instance: s.instance, Available: s.stats.Backend.Available, Since: short(s.at.Sub(s.stats.Backend.Since)),
-		Answered: s.answered(),
-		Total:    s.stats.Total, Lost: s.lastLost(), ReportPanics: s.stats.ReportPanics, ReportsDropped: s.stats.ReportsDropped,
-	}
-	if err := s.stats.Backend.Err; err != nil {
-		h.Error = err.Error()
+		Backend: s.backend(), System: s.system, Instance: s.instance, Total: s.stats.Total, Lost: s.lastLost(), ReportPanics: s.stats.ReportPanics, ReportsDropped: s.stats.ReportsDropped,
 	}
 	if s.slowest != nil {
 		slowest := s.lock(*s.slowest)
@@ -127,11 +100,8 @@ func (s section) lock(l wllock.LockInfo) htmlLock {
 	return h
 }
 
-// term is a word of the page, and what it means.
-type term struct{ Word, Means string }
-
 // legend explains the words of the page; the states of a lock come first.
-var legend = []term{
+var legend = []opspage.Term{
 	{"held", "a caller of this process holds the lock"},
 	{"degraded", "held without a lease, because the backend is or was away (LocalOnly): others may hold it, too"},
 	{"staying", "the function has returned, and the lock stays taken until WithHoldAtLeast has passed"},

@@ -45,7 +45,8 @@ type lost struct {
 	Error string    `json:"error"`
 }
 
-func (p page) writeJSON(w io.Writer) {
+// JSON implements opspage.Page.
+func (p page) JSON(w io.Writer) {
 	d := document{Time: p.at, PID: p.pid, Uptime: p.uptime.Seconds()}
 	for _, s := range p.lockers {
 		d.Lockers = append(d.Lockers, s.document())

@@ -10,6 +10,7 @@ import (
 
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/internal/nametext"
+	"github.com/wllock/wllock/internal/opspage"
 )
 
 const (
@@ -94,13 +95,17 @@ func (s section) holder(l wllock.LockInfo) string {
 	return nametext.Quote(l.Holder)
 }
 
-// answered returns how old the backend's last answer is, "" if that is not known. Nothing is asked while the Locker is idle.
-func (s section) answered() string {
-	at := s.stats.Backend.Answered
-	if at.IsZero() {
-		return ""
+// backend returns the state of the backend. Nothing is asked while the Locker is idle.
+func (s section) backend() opspage.Backend {
+	is := s.stats.Backend
+	b := opspage.Backend{Available: is.Available, Since: short(s.at.Sub(is.Since))}
+	if !is.Answered.IsZero() {
+		b.Answered = short(max(s.at.Sub(is.Answered), 0))
 	}
-	return short(max(s.at.Sub(at), 0))
+	if is.Err != nil {
+		b.Error = is.Err.Error()
+	}
+	return b
 }
 
 // lostLine is the last lock that was lost.

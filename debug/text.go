@@ -10,8 +10,8 @@ import (
 	"github.com/wllock/wllock/internal/nametext"
 )
 
-// writeText writes the page as tables.
-func (p page) writeText(w io.Writer) {
+// Text implements opspage.Page.
+func (p page) Text(w io.Writer) {
 	for i, s := range p.lockers {
 		if i > 0 {
 			fmt.Fprintln(w)
@@ -23,15 +23,7 @@ func (p page) writeText(w io.Writer) {
 }
 
 func (s section) writeText(w io.Writer) {
-	b, age := s.stats.Backend, s.answered()
-	if age != "" {
-		age = ", last answer " + age + " ago"
-	}
-	if b.Available {
-		fmt.Fprintf(w, "backend available for %s%s\n\n", short(s.at.Sub(b.Since)), age)
-	} else {
-		fmt.Fprintf(w, "BACKEND NOT AVAILABLE for %s%s: %q\n\n", short(s.at.Sub(b.Since)), age, b.Err.Error())
-	}
+	fmt.Fprintf(w, "%v\n\n", s.backend())
 	if l := s.lastLost(); l != nil {
 		fmt.Fprintf(w, "last lost: %s, %s ago: %q\n\n", l.Key, l.Ago, l.Why)
 	}

@@ -97,7 +97,7 @@ func (f Files) Config(host string) (*tls.Config, error) {
 		return nil, errors.New("the parameters " + Cert + " and " + Key + " need each other")
 	}
 	if f.Cert != "" {
-		pair, err := pair(f.Cert, f.Key)
+		pair, err := Pair(f.Cert, f.Key)
 		if err != nil {
 			return nil, fmt.Errorf("the parameters %s %q and %s %q: %w", Cert, f.Cert, Key, f.Key, err)
 		}
@@ -107,8 +107,8 @@ func (f Files) Config(host string) (*tls.Config, error) {
 	return c, nil
 }
 
-// pair reads a certificate and its key.
-func pair(cert, key string) (tls.Certificate, error) {
+// Pair reads a certificate and its key. Its errors show the paths, unless what is in the files is wrong.
+func Pair(cert, key string) (tls.Certificate, error) {
 	certText, err := passfile.Content(cert)
 	if err != nil {
 		return tls.Certificate{}, err

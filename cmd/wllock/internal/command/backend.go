@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/wllock/wllock/cmd/wllock/internal/doctor"
 	"github.com/wllock/wllock/config"
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/etcdlock"
@@ -85,12 +86,20 @@ func (a *app) inspected(ctx context.Context, c *cli.Command, system string, f fu
 // withInspector runs f with the backend's Inspector, whose calls are bounded, and whose errors can be printed, and closes that.
 func (a *app) withInspector(ctx context.Context, c *cli.Command, settings config.Config, f func(context.Context, distributed.Inspector) error) error {
 	return a.withBackend(ctx, c, settings, func(ctx context.Context, b distributed.Backend) error {
-		i, able := distributed.InspectorOf(b)
-		if !able {
-			return &exit{unavailable, fmt.Errorf("the backend %s cannot tell who holds a lock", settings.Backend)}
+		i, err := a.inspectorOf(c, settings, b)
+		if err != nil {
+			return err
 		}
-		return f(ctx, bounded{i, c.Duration("timeout"), a.told})
+		return f(ctx, i)
 	})
+}
+
+func (a *app) inspectorOf(c *cli.Command, settings config.Config, b distributed.Backend) (distributed.Inspector, error) {
+	i, able := distributed.InspectorOf(b)
+	if !able {
+		return nil, &exit{unavailable, fmt.Errorf("the backend %s cannot tell who holds a lock", settings.Backend)}
+	}
+	return bounded{i, c.Duration("timeout"), a.told}, nil
 }
 
 // withBackend runs f with a backend, and closes that.
@@ -123,7 +132,10 @@ func (b bounded) List(ctx context.Context, prefix, cursor string, limit int) ([]
 	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
 	page, next, err := b.Inspector.List(ctx, prefix, cursor, limit)
-	return page, next, b.told(err)
+	if err = b.told(err); err != nil && strings.Contains(err.Error(), "NOPERM") { // locks do without these rights, so users may
+		err = fmt.Errorf("%w. On Redis a list takes %s", err, doctor.ListRights)
+	}
+	return page, next, err
 }
 
 func (b bounded) Break(ctx context.Context, found distributed.Inspection, by, reason string) (distributed.Breaking, error) {

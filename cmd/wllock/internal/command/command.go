@@ -121,7 +121,7 @@ func (a *app) commands() *cli.Command {
 			&cli.StringFlag{Name: "system", Usage: "first part of the locks' `NAME`s (default: $WLLOCK_SYSTEM_NAME)"},
 			&cli.DurationFlag{Name: "timeout", Usage: "for the backend's answer", Value: 10 * time.Second},
 		},
-		Commands: []*cli.Command{a.run(), a.take(), a.give(), a.who(), a.ls(), a.jobs(), a.top(), a.breaks(), a.doctor(), a.migrate(), a.man()},
+		Commands: []*cli.Command{a.run(), a.take(), a.give(), a.who(), a.ls(), a.jobs(), a.top(), a.serve(), a.breaks(), a.doctor(), a.migrate(), a.man()},
 		Action: func(_ context.Context, c *cli.Command) error {
 			if c.Args().Len() > 0 {
 				return usageError("there is no command %q: see wllock help", c.Args().First())

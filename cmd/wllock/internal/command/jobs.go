@@ -64,12 +64,18 @@ func (a *app) jobPrefix(c *cli.Command) (prefix, system string, err error) {
 	return a.prefix(c)
 }
 
-func (a *app) showJobs(ctx context.Context, c *cli.Command, r distributed.Recorder, prefix string) error {
+// runs reads what is kept, in time. Its error can be printed.
+func (a *app) runs(ctx context.Context, c *cli.Command, r distributed.Recorder, prefix string) ([]distributed.Runs, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Duration("timeout"))
 	defer cancel()
 	all, err := r.Runs(ctx, prefix)
+	return all, a.told(err)
+}
+
+func (a *app) showJobs(ctx context.Context, c *cli.Command, r distributed.Recorder, prefix string) error {
+	all, err := a.runs(ctx, c, r, prefix)
 	if err != nil {
-		return &exit{unavailable, a.told(err)}
+		return &exit{unavailable, err}
 	}
 	if !strings.HasSuffix(prefix, ":") { // one full name, with which others may begin
 		all = slices.DeleteFunc(all, func(one distributed.Runs) bool { return one.Last.Key != prefix })

@@ -10,7 +10,6 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/wllock/wllock/cmd/wllock/internal/doctor"
 	"github.com/wllock/wllock/cmd/wllock/internal/show"
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/nametext"
@@ -123,9 +122,6 @@ func list(ctx context.Context, i distributed.Inspector, prefix string) ([]distri
 	for cursor := ""; ; {
 		page, next, err := i.List(ctx, prefix, cursor, pageSize)
 		if err != nil {
-			if strings.Contains(err.Error(), "NOPERM") { // locks do without these rights, so users may
-				err = fmt.Errorf("%w. On Redis a list takes %s", err, doctor.ListRights)
-			}
 			return nil, &exit{unavailable, fmt.Errorf("list: %w", err)}
 		}
 		all = append(all, page...)

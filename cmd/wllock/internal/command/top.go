@@ -46,11 +46,11 @@ func (a *app) topAction(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	filter, err := regexp.Compile(c.String("filter"))
-	switch {
-	case err != nil:
+	if err != nil {
 		return usageError("--filter: %w", err)
-	case c.Duration("interval") < shortestInterval:
-		return usageError("--interval %v: want %v or more", c.Duration("interval"), shortestInterval)
+	}
+	if err := checkInterval(c); err != nil {
+		return err
 	}
 	return a.inspected(ctx, c, system, func(ctx context.Context, i distributed.Inspector) error {
 		if a.once(c) {
@@ -61,6 +61,13 @@ func (a *app) topAction(ctx context.Context, c *cli.Command) error {
 			Colour: os.Getenv("NO_COLOR") == "" && !c.Bool("no-color"),
 		})
 	})
+}
+
+func checkInterval(c *cli.Command) error {
+	if d := c.Duration("interval"); d < shortestInterval {
+		return usageError("--interval %v: want %v or more", d, shortestInterval)
+	}
+	return nil
 }
 
 // once reports that there is no live view to be shown.

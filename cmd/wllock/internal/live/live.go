@@ -57,7 +57,7 @@ func Run(ctx context.Context, in, out *os.File, i distributed.Inspector, o Optio
 	r := newReader(i, o)
 	all.Go(func() { r.run(ctx) })
 	all.Go(func() { keys(ctx, in, cancel) })
-	return loop(ctx, out, r, screen{o.Title, o.Shown, o.Colour})
+	return loop(ctx, out, r, screen{o.Title, o.Colour})
 }
 
 // loop draws: when there is a first screen, in each interval, and when the window changes.

@@ -8,7 +8,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/wllock/wllock/cmd/wllock/internal/show"
-	"github.com/wllock/wllock/distributed"
 )
 
 // Control sequences of terminals, those of ECMA-48 and the alternate screen of xterm, which all of today understand.
@@ -31,17 +30,16 @@ const headLines, footLines = 3, 1
 // screen draws views.
 type screen struct {
 	title  string
-	name   func(full string) string // as it is shown
 	colour bool
 }
 
 // draw writes a whole screen at once, over the one before, so that nothing flickers.
-func (s screen) draw(w io.Writer, v frame, width, height int, now time.Time) error {
+func (s screen) draw(w io.Writer, v Frame, width, height int, now time.Time) error {
 	holders := s.holderWidth(v, width)
 	title := row("WAITING", "HELD", "LEASE", "MODE", "HOLDER", "KEY", holders, width)
 	lines := []string{s.head(v, now, width), s.state(v, width), s.paint(reverse, title)}
-	for _, i := range v.locks {
-		lines = append(lines, s.lock(i, now, width, holders))
+	for _, l := range v.Locks {
+		lines = append(lines, s.lock(l, now, width, holders))
 	}
 	for len(lines) < height-footLines {
 		lines = append(lines, "")
@@ -51,19 +49,19 @@ func (s screen) draw(w io.Writer, v frame, width, height int, now time.Time) err
 	return err
 }
 
-func (s screen) head(v frame, now time.Time, width int) string {
-	count := fmt.Sprintf("%d held, %d waiting", v.held, v.waiting)
-	if !v.complete {
+func (s screen) head(v Frame, now time.Time, width int) string {
+	count := fmt.Sprintf("%d held, %d waiting", v.Held, v.Waiting)
+	if !v.Complete {
 		count += ", reading on"
 	}
 	return s.paint(bold, cut(fmt.Sprintf("wllock top  %s  %s  %s", s.title, now.Format("15:04:05"), count), width))
 }
 
-func (s screen) state(v frame, width int) string {
-	if v.err == nil {
+func (s screen) state(v Frame, width int) string {
+	if v.Err == nil {
 		return ""
 	}
-	return s.paint(red, cut(show.Text(v.err.Error()), width))
+	return s.paint(red, cut(show.Text(v.Err.Error()), width))
 }
 
 const (
@@ -73,24 +71,24 @@ const (
 )
 
 // holderWidth is that of the column of holders: what they need, but no more than the keys leave them, which one looks for.
-func (s screen) holderWidth(v frame, width int) int {
+func (s screen) holderWidth(v Frame, width int) int {
 	const least = len("HOLDER")
 	holders, keys := least, len("KEY")
-	for _, i := range v.locks {
-		holders = max(holders, utf8.RuneCountInString(show.Holder(i)))
-		keys = max(keys, utf8.RuneCountInString(s.key(i)))
+	for _, l := range v.Locks {
+		holders = max(holders, utf8.RuneCountInString(show.Holder(l.Inspection)))
+		keys = max(keys, utf8.RuneCountInString(s.key(l)))
 	}
 	return max(least, min(holders, width-len(fmt.Sprintf(rowBefore, "", "", "", ""))-len(rowGap)-keys))
 }
 
 // key is that of a lock without what the head says of all.
-func (s screen) key(i distributed.Inspection) string {
-	return show.Text(strings.TrimPrefix(s.name(i.Key), strings.TrimSuffix(s.title, "*")))
+func (s screen) key(l *Lock) string {
+	return show.Text(strings.TrimPrefix(l.Name, strings.TrimSuffix(s.title, "*")))
 }
 
-func (s screen) lock(i distributed.Inspection, now time.Time, width, holders int) string {
-	waiting := show.Waiting(i)
-	line := row(fmt.Sprint(waiting), show.AgeText(i, now), show.LeftText(i), show.Mode(i), show.Holder(i), s.key(i), holders, width)
+func (s screen) lock(l *Lock, now time.Time, width, holders int) string {
+	i, waiting := l.Inspection, show.Waiting(l.Inspection)
+	line := row(fmt.Sprint(waiting), show.AgeText(i, now), show.LeftText(i), show.Mode(i), show.Holder(i), s.key(l), holders, width)
 	if waiting > 0 {
 		return s.paint(yellow, line)
 	}

@@ -14,12 +14,13 @@ import (
 // drawn returns the rows of a screen.
 func drawn(t *testing.T, width int, keys ...string) []string {
 	t.Helper()
-	v := frame{complete: true}
+	v := Frame{Complete: true}
 	for _, key := range keys {
-		v.locks = append(v.locks, distributed.Inspection{Key: key, Holders: []distributed.Holder{{Instance: "checkout-7d4b9c-x2x7p-abcdefghij"}}})
+		i := distributed.Inspection{Key: key, Holders: []distributed.Holder{{Instance: "checkout-7d4b9c-x2x7p-abcdefghij"}}}
+		v.Locks = append(v.Locks, &Lock{Inspection: i, Name: key})
 	}
 	var out strings.Builder
-	require.NoError(t, screen{title: "shop:*", name: strings.ToLower}.draw(&out, v, width, 10, time.Now()))
+	require.NoError(t, screen{title: "shop:*"}.draw(&out, v, width, 10, time.Now()))
 	var rows []string
 	for line := range strings.SplitSeq(out.String(), "\r\n") {
 		line = strings.TrimSuffix(line, restOf)
@@ -42,9 +43,9 @@ func TestScreenShowsTheKeys(t *testing.T) {
 func TestScreenShowsKeysAsTheyArePrinted(t *testing.T) {
 	hash := func(full string) string { return strings.ReplaceAll(full, "4711", "#64") }
 	r := newReader(nil, Options{Shown: hash, Filter: regexp.MustCompile("#64$")})
-	r.note([]distributed.Inspection{{Key: "shop:account:4711"}, {Key: "shop:account:4712"}}, nil)
+	r.note([]distributed.Inspection{{Key: "shop:account:4711"}, {Key: "shop:account:4712"}}, nil, time.Now())
 	var out strings.Builder
-	require.NoError(t, screen{title: "shop:*", name: hash}.draw(&out, r.first(5, time.Now()), 80, 10, time.Now()))
+	require.NoError(t, screen{title: "shop:*"}.draw(&out, r.first(5, time.Now()), 80, 10, time.Now()))
 	require.Contains(t, out.String(), "account:#64")
 	require.NotContains(t, out.String(), "471")
 }

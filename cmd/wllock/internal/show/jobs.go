@@ -55,12 +55,8 @@ func JobTable(w io.Writer, all []distributed.Runs, now time.Time) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "JOB\tLAST RUN\tTOOK\tRESULT\tHOST\tLAST SUCCESS\tNEXT")
 	for _, r := range all {
-		next := "any time"
-		if r.Last.Until.After(now) {
-			next = "in " + Short(r.Last.Until.Sub(now))
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", Text(r.Last.Key), ago(r.Last.Ended(), now), Short(r.Last.Took), Text(r.Last.Result),
-			Text(Host(r.Last.Instance)), lastSuccess(r, now), next)
+		j := NewJobText(r, now)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", j.Job, j.Last, j.Took, j.Result, j.Host, j.Success, j.Next)
 	}
 	return table.Flush()
 }
@@ -99,6 +95,20 @@ func JobMetrics(w io.Writer, all []distributed.Runs) error {
 	}
 	_, err := io.WriteString(w, text.String())
 	return err
+}
+
+// JobText is what columns tell of a job.
+type JobText struct{ Job, Last, Took, Result, Host, Success, Next string }
+
+// NewJobText returns the texts of the columns.
+func NewJobText(r distributed.Runs, now time.Time) JobText {
+	j := JobText{
+		Text(r.Last.Key), ago(r.Last.Ended(), now), Short(r.Last.Took), Text(r.Last.Result), Text(Host(r.Last.Instance)), lastSuccess(r, now), "any time",
+	}
+	if r.Last.Until.After(now) {
+		j.Next = "in " + Short(r.Last.Until.Sub(now))
+	}
+	return j
 }
 
 func lastSuccess(r distributed.Runs, now time.Time) string {

@@ -122,6 +122,14 @@ func firstFence(i distributed.Inspection) uint64 {
 	return i.Holders[0].Fence
 }
 
+// Waiter names one that waits, and for how long, if that is known.
+func Waiter(w distributed.Waiter, now time.Time) (name, waits string) {
+	if !w.Since.IsZero() {
+		waits = Short(now.Sub(w.Since))
+	}
+	return Text(adoption.ReplaceAllString(w.Instance, "")), waits
+}
+
 func queue(w io.Writer, i distributed.Inspection, now time.Time) {
 	fmt.Fprintf(w, "  waiting\t%d\n", Waiting(i))
 	for n, one := range i.Waiters {
@@ -269,12 +277,8 @@ func Table(w io.Writer, all []distributed.Inspection, now time.Time, width int) 
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "KEY\tMODE\tHELD\tLEASE\tWAITING\tHOLDER\tFENCE")
 	for _, i := range all {
-		fence := strconv.FormatUint(i.Fence, 10)
-		if i.Foreign {
-			fence = "-"
-		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n",
-			Text(i.Key), Mode(i), AgeText(i, now), LeftText(i), Waiting(i), Holder(i), fence)
+			Text(i.Key), Mode(i), AgeText(i, now), LeftText(i), Waiting(i), Holder(i), FenceText(i))
 	}
 	_ = table.Flush() // to text, which takes all
 	wide := func(line string) bool { return utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > width }
@@ -286,6 +290,14 @@ func Table(w io.Writer, all []distributed.Inspection, now time.Time, width int) 
 	}
 	_, err := io.WriteString(w, text.String())
 	return err
+}
+
+// FenceText is the fence for a column. A foreigner has none: the last one is of the holder before.
+func FenceText(i distributed.Inspection) string {
+	if i.Foreign {
+		return "-"
+	}
+	return strconv.FormatUint(i.Fence, 10)
 }
 
 // AgeText is Age for a column.
