@@ -178,7 +178,7 @@ var flaws = map[string]func(rnd *rand.Rand, h *History) string{
 		return between(rnd, h, func(_, b *Call) bool { return b.Permits > 0 }, func(_, b *Call) string {
 			for i := range b.Permits {
 				more := *b
-				more.Fence += uint64(i+1) << 40
+				more.Caller, more.Fence = fmt.Sprint("more", i), more.Fence+uint64(i+1)<<40
 				h.Calls = append(h.Calls, &more)
 			}
 			return "P1 permits"
