@@ -149,6 +149,7 @@ func (w *worker) count(e Entry, r Request, held *wllock.Held, stay time.Duration
 	if w.dwells.CompareAndSwap(true, false) {
 		e.Held(held)
 		<-w.goOn
+		e.Held(held) // it was stopped meanwhile
 	}
 	time.Sleep(stay)
 	e.Note(Event{What: Write, Was: value, New: value + 1})
