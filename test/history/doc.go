@@ -28,6 +28,8 @@
 //
 // A line with the word fault is about a process: it was killed, stopped, or did not run for a while.
 //
+// `go test -artifacts` keeps the journals of a Run, and the pictures of what breaks a rule.
+//
 // # Time
 //
 // Times are nanoseconds of CLOCK_MONOTONIC, which all processes of one machine share and which is never stepped. CLOCK_REALTIME is, by NTP

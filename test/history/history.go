@@ -51,17 +51,17 @@ type Access struct {
 }
 
 func (a *Access) String() string {
-	switch {
-	case a.Outcome == Refused:
-		return "refused"
-	case a.Outcome == "" && a.Read:
-		return "read?"
-	case a.Outcome == "":
-		return fmt.Sprintf("wrote %d?", a.New)
-	case a.Read:
-		return fmt.Sprintf("read %d", a.Was)
+	text := fmt.Sprintf("wrote %d", a.New)
+	if a.Read {
+		text = fmt.Sprintf("read %d", a.Was)
 	}
-	return fmt.Sprintf("wrote %d", a.New)
+	switch a.Outcome {
+	case Refused:
+		text = "refused"
+	case "":
+		text += "?"
+	}
+	return text
 }
 
 // exit is when a call ceased to be inside.
