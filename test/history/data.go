@@ -9,8 +9,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// Store is what keeps the data, of which a writer adds to what it has read. A write puts a value in place of one that was read. Such histories are checked by porcupine, whose time and
-// memory grow with the square of the accesses to one key: up to some ten thousand are decided in seconds.
+// Store is what keeps the data: a writer reads a value, and puts another one in its place. Such histories are checked by porcupine, whose time and
+// memory grow with the square of the accesses to one key. Some ten thousand are decided in seconds.
 type Store int
 
 // The stores.
