@@ -21,13 +21,14 @@ func (e entered) ran(err error, returned bool) {
 	run := distributed.Run{
 		Key: h.Key(), Instance: e.job.instance, Began: h.Began(), Took: time.Since(h.Began()), Result: distributed.RunOK, Fence: h.Fence(),
 	}
-	if d := h.Least(); d > 0 {
+	lost := h.Lost()
+	if d := h.Least(); d > 0 && !lost {
 		run.Until = run.Began.Add(d)
 	}
 	switch {
 	case !returned:
 		run.Result = "panic"
-	case h.Lost():
+	case lost:
 		run.Result = "lock lost"
 	case err == nil:
 	case errors.Is(err, ErrLockTimeMax):

@@ -20,7 +20,7 @@ import (
 //
 // If the lock was held until fn returned, Lead returns fn's error, nil or not. If the lock was lost before, Lead ignores what fn returned,
 // pauses for a random time of at most H (a sixth of the lease TTL T), acquires the lock again and runs fn again. When ctx ends, Lead returns an
-// error that matches ctx's error, joined with the last failure. While the backend is unavailable, Lead logs one warning and retries with
+// error that matches ctx's error, joined with the last failure, unless that is over. While the backend is unavailable, Lead logs one warning and retries with
 // backoff. Other errors are returned at once: ErrInvalidKey, ErrClosed, ErrUpgrade, ErrQueueFull, a wrong option. A panic in fn releases the
 // lock and continues.
 //

@@ -35,8 +35,8 @@ func (b *Backend) Record(ctx context.Context, r distributed.Run) error {
 		_, err := b.db.ExecContext(ctx, q.text, q.args(name, fence, text, succeeded, success)...)
 		return err
 	})
-	if err == nil && rand.N(trimEvery) == 0 {
-		err = b.aside(ctx, "record", func(ctx context.Context) error { return b.trim(ctx, name) })
+	if err == nil && rand.N(trimEvery) == 0 { // the run is recorded, whatever becomes of this: a later record trims
+		_ = b.aside(ctx, "record", func(ctx context.Context) error { return b.trim(ctx, name) })
 	}
 	return err
 }
@@ -60,7 +60,7 @@ func (b *Backend) trim(ctx context.Context, name string) error {
 	return err
 }
 
-// Runs implements distributed.Recorder. It returns the names in order, then those that are stored as hashes.
+// Runs implements distributed.Recorder. It asks for the names that begin so, and looks at all that are stored as hashes.
 func (b *Backend) Runs(ctx context.Context, prefix string) ([]distributed.Runs, error) {
 	var all []distributed.Runs
 	q := b.st().of(latestRuns)

@@ -278,8 +278,12 @@ func TestJobsAreNoted(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		require.ErrorIs(t, l.Lead(ctx, "n", "leads", func(ctx context.Context) error { cancel(); return ctx.Err() }), context.Canceled)
 		require.Zero(t, noted("leads", "canceled", false).Until)
+		lostAfter(t, l.Do(t.Context(), "n", "lost", func(ctx context.Context) error { loses(ctx, b, "lost"); return nil }, stays, forever))
+		require.Zero(t, noted("lost", "lock lost", false).Until, "others may have it")
+		require.Error(t, l.Do(t.Context(), "n", "again", func(context.Context) error { return errors.New("secret") }, stays, wllock.ReleaseOnError()))
+		require.Zero(t, noted("again", "error", false).Until, "it is free")
 		all, err := b.Runs(t.Context(), "test:")
 		require.NoError(t, err)
-		require.Len(t, all, 4)
+		require.Len(t, all, 6)
 	})
 }

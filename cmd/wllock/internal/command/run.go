@@ -311,6 +311,7 @@ func (j *job) under(locker *wllock.Locker, lock *wllock.Lock) error {
 		return refusal(err)
 	}
 	if !j.watch(c, lock) {
+		j.least = 0 // others may have the lock
 		j.record(locker, lock, began, "lock lost")
 		return j.lost(lock)
 	}
