@@ -3,6 +3,7 @@ package wllock
 import (
 	"time"
 
+	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/report"
 )
 
@@ -14,6 +15,10 @@ type Stats struct {
 	Backend BackendStats
 
 	LastLost *LostLock // the last lock that was lost while held. nil: none
+
+	// Runs has the latest run of each job that this Locker ran with Lead or WithHoldAtLeast, the latest first, of at most 50 jobs. A
+	// backend that is a distributed.Recorder knows those of all processes.
+	Runs []distributed.Run
 
 	// The logger, tracer and meter run in the background. Calls do not wait for them.
 	ReportPanics   uint64 // their panics, which are swallowed. The first one is logged
@@ -69,6 +74,7 @@ type NameStats struct {
 func (l *Locker) Stats() Stats {
 	s := Stats{Names: map[string]NameStats{}, Backend: l.Health()}
 	s.LastLost = (*LostLock)(l.observer.LastLost())
+	s.Runs = l.observer.Runs()
 	s.ReportPanics, s.ReportsDropped = l.observer.Mishaps()
 	for figures, threshold := range l.names.all() {
 		one := statsOf(figures)

@@ -3,6 +3,7 @@ package debug_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -75,6 +76,11 @@ type locker struct {
 		Key, Error string
 	} `json:"last_lost"`
 	Slowest   *wllock.LockInfo
+	Jobs      []struct {
+		Key, Result  string
+		Began, Ended time.Time
+		Until        time.Time `json:"taken_until"`
+	}
 	Locks     []wllock.LockInfo
 	MoreLocks bool `json:"more_locks"`
 }
@@ -152,6 +158,31 @@ func TestTheLastLossIsShown(t *testing.T) {
 	require.Regexp(t, `(?m)^last lost: ".*:product:<1>", .+ ago: "lease lost: its last renewal, .*partitioned`, getText(t, l))
 	page := getHTML(t, "/", l)
 	require.Regexp(t, `<dt>last lost</dt><dd><b>.* ago</b> <code>&#34;.*:product:&lt;1&gt;&#34;</code>: lease lost: .*partitioned`, page)
+}
+
+func TestJobsAreShown(t *testing.T) {
+	l := wllocktest.New(t)
+	require.NotContains(t, getText(t, l), "JOB")
+	require.Empty(t, getJSON(t, l).Jobs)
+	fail := func(context.Context) error { return errors.New("secret") }
+	require.Error(t, l.Do(t.Context(), "cron", "<1>", fail, wllock.WithHoldAtLeast(time.Hour), wllock.ReleaseOnError()))
+	for range 60 { // of one job only the last run is kept
+		require.Error(t, l.Lead(t.Context(), "cron", "2", func(context.Context) error { return errors.New("secret") }))
+	}
+	require.NoError(t, l.Do(t.Context(), "cron", "3", testlocker.Nothing, wllock.WithHoldAtLeast(time.Hour)))
+	require.Regexp(t, `(?m)^JOB +LAST RUN +TOOK +RESULT +NEXT
+"test:cron:3" .* ago .* ok +in (59m59|1h0m0)s
+"test:cron:2" .* error +any time
+"test:cron:<1>" .* error +any time$`, getText(t, l))
+	require.Regexp(t, `(?m)^"test:cron:3" .* staying$`, getText(t, l))
+	require.Nil(t, getJSON(t, l).Slowest, "no caller holds it")
+	jobs := getJSON(t, l).Jobs
+	require.Len(t, jobs, 3)
+	require.Equal(t, wllocktest.System+":cron:<1>", jobs[2].Key)
+	require.Equal(t, "error", jobs[2].Result)
+	require.WithinDuration(t, time.Now(), jobs[2].Ended, time.Minute)
+	require.WithinDuration(t, jobs[0].Began.Add(time.Hour), jobs[0].Until, time.Second)
+	require.Regexp(t, `(?s)<code>&#34;.*:cron:&lt;1&gt;&#34;</code>.*<span class="state degraded">error</span>`, getHTML(t, "/", l))
 }
 
 func TestWhoHoldsAndWaits(t *testing.T) {

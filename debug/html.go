@@ -34,6 +34,7 @@ type htmlLocker struct {
 	Lost                         *lostLine
 	Names                        []htmlName
 	Locks                        []htmlLock
+	Jobs                         []jobLine
 	MoreNames                    int // these many are shown, and there are more; 0: all are
 	MoreLocks                    int
 	ReportPanics, ReportsDropped uint64
@@ -64,7 +65,7 @@ func (p page) HTML(w io.Writer, refresh int) {
 
 func (s section) html() htmlLocker {
 	h := htmlLocker{
-		Backend: s.backend(), System: s.system, Instance: s.instance, Total: s.stats.Total, Lost: s.lastLost(), ReportPanics: s.stats.ReportPanics, ReportsDropped: s.stats.ReportsDropped,
+		Backend: s.backend(), System: s.system, Instance: s.instance, Total: s.stats.Total, Lost: s.lastLost(), Jobs: s.jobs(), ReportPanics: s.stats.ReportPanics, ReportsDropped: s.stats.ReportsDropped,
 	}
 	if s.slowest != nil {
 		slowest := s.lock(*s.slowest)
@@ -118,6 +119,7 @@ var legend = []opspage.Term{
 	{"time-outs", "calls whose wait ended before their turn came (ErrWaitTimeout)"},
 	{"unavailable", "calls refused because the backend is away or refuses (ErrUnavailable)"},
 	{"lost", "locks lost while held (ErrLeaseLost): look for pauses, a restarted backend, a deleted key"},
+	{"result", "how the last run of a job ended in this process. wllock jobs knows those of all processes, where the backend notes them"},
 	{"overstays", "locks held for longer than WithLockTimeMax"},
 	{"reports dropped", "log lines, spans and measurements left out: a logger or exporter is too slow for what happens here. No lock suffers"},
 }

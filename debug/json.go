@@ -26,6 +26,7 @@ type locker struct {
 	MoreNames      bool                        `json:"more_names"` // there are more, with fewer waiters
 	LastLost       *lost                       `json:"last_lost"`  // null: none was lost
 	Slowest        *wllock.LockInfo            `json:"slowest"`    // held for the longest time; null: none is held
+	Jobs           []job                       `json:"jobs"`       // the latest run of each that this process ran
 	Locks          []wllock.LockInfo           `json:"locks"`
 	MoreLocks      bool                        `json:"more_locks"` // there are more, with fewer waiters
 	ReportPanics   uint64                      `json:"report_panics"`
@@ -45,6 +46,15 @@ type lost struct {
 	Error string    `json:"error"`
 }
 
+// job has the members of wllock jobs --json that one process knows.
+type job struct {
+	Key    string    `json:"key"`
+	Began  time.Time `json:"began"`
+	Ended  time.Time `json:"ended"`
+	Result string    `json:"result"`
+	Until  time.Time `json:"taken_until,omitzero"`
+}
+
 // JSON implements opspage.Page.
 func (p page) JSON(w io.Writer) {
 	d := document{Time: p.at, PID: p.pid, Uptime: p.uptime.Seconds()}
@@ -60,7 +70,7 @@ func (s section) document() locker {
 	d := locker{
 		System: s.system, Instance: s.instance, Backend: backend{Available: b.Available, Since: b.Since, Answered: b.Answered},
 		Total: s.stats.Total, Names: map[string]wllock.NameStats{}, MoreNames: s.moreNames,
-		Slowest: s.slowest, Locks: append([]wllock.LockInfo{}, s.locks...), MoreLocks: s.moreLocks,
+		Slowest: s.slowest, Jobs: []job{}, Locks: append([]wllock.LockInfo{}, s.locks...), MoreLocks: s.moreLocks,
 		ReportPanics: s.stats.ReportPanics, ReportsDropped: s.stats.ReportsDropped,
 	}
 	if b.Err != nil {
@@ -68,6 +78,9 @@ func (s section) document() locker {
 	}
 	if l := s.stats.LastLost; l != nil {
 		d.LastLost = &lost{l.At, l.Key, l.Err.Error()}
+	}
+	for _, r := range s.stats.Runs {
+		d.Jobs = append(d.Jobs, job{r.Key, r.Began.UTC().Truncate(time.Millisecond), r.Ended().UTC().Truncate(time.Millisecond), r.Result, r.Until.UTC().Truncate(time.Millisecond)})
 	}
 	for _, n := range s.names {
 		d.Names[n.Name] = n.NameStats

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/nametext"
 	"github.com/wllock/wllock/internal/opspage"
 )
@@ -41,7 +42,7 @@ type section struct {
 	moreNames bool
 	locks     []wllock.LockInfo
 	moreLocks bool
-	slowest   *wllock.LockInfo // the one that has been held for the longest time, over all keys; nil: none is held
+	slowest   *wllock.LockInfo // the one that a caller has held for the longest time, over all keys; nil: none is held
 }
 
 type nameLine struct {
@@ -62,7 +63,7 @@ func takeOne(l *wllock.Locker) section {
 	s := section{at: time.Now(), system: l.System(), instance: l.Instance(), stats: l.Stats()}
 	s.locks = l.Locks(math.MaxInt) // it looks at all in any case, and the slowest may have no waiters
 	for i := range s.locks {
-		if k := s.locks[i]; k.Holders > 0 && (s.slowest == nil || k.HeldFor > s.slowest.HeldFor) {
+		if k := s.locks[i]; k.Holders > 0 && !k.Staying && (s.slowest == nil || k.HeldFor > s.slowest.HeldFor) {
 			s.slowest = &k
 		}
 	}
@@ -118,6 +119,27 @@ func (s section) lastLost() *lostLine {
 		return nil
 	}
 	return &lostLine{nametext.Quote(l.Key), short(max(s.at.Sub(l.At), 0)), l.Err.Error()}
+}
+
+// jobLine is the latest run of a job.
+type jobLine struct {
+	Job, Last, Took, Result, Next string
+	OK                            bool
+}
+
+// jobs returns nothing in a process that has run none.
+func (s section) jobs() (lines []jobLine) {
+	for _, r := range s.stats.Runs {
+		l := jobLine{
+			Job: nametext.Quote(r.Key), Last: short(max(s.at.Sub(r.Ended()), 0)) + " ago", Took: short(r.Took), Result: r.Result, Next: "any time",
+			OK: r.Result == distributed.RunOK,
+		}
+		if r.Until.After(s.at) {
+			l.Next = "in " + short(r.Until.Sub(s.at))
+		}
+		lines = append(lines, l)
+	}
+	return lines
 }
 
 // left returns the remaining time of a lease, without renewals.

@@ -2,6 +2,7 @@ package debug_test
 
 import (
 	"context"
+	"io"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -75,6 +76,8 @@ func scene(t *testing.T) []*wllock.Locker {
 	for range 400 {
 		require.NoError(t, shop.Do(t.Context(), "product", "2000", testlocker.Nothing))
 	}
+	require.NoError(t, shop.Do(t.Context(), "cron", "invoices", testlocker.Nothing, wllock.WithHoldAtLeast(time.Hour)))
+	require.Error(t, shop.Do(t.Context(), "cron", "cleanup", func(context.Context) error { return io.EOF }, wllock.WithHoldAtLeast(time.Hour), wllock.ReleaseOnError()))
 	wllocktest.Hold(t, shop, "product", "1000")
 	wllocktest.Hold(t, shop, "cart", "customer-81723@example.com/2026-11-22/checkout")
 	wllocktest.Hold(t, shop, "product", "<script>alert(1)</script>")

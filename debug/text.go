@@ -48,6 +48,16 @@ func (s section) writeText(w io.Writer) {
 	if s.moreLocks {
 		fmt.Fprintf(w, "more keys exist; these %d have the most waiters\n", limit)
 	}
+	if len(s.stats.Runs) == 0 {
+		return
+	}
+	fmt.Fprintln(w)
+	t.Init(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "JOB\tLAST RUN\tTOOK\tRESULT\tNEXT")
+	for _, j := range s.jobs() {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", j.Job, j.Last, j.Took, j.Result, j.Next)
+	}
+	_ = t.Flush() // as above
 }
 
 // number returns a limit.

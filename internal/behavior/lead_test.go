@@ -285,5 +285,8 @@ func TestJobsAreNoted(t *testing.T) {
 		all, err := b.Runs(t.Context(), "test:")
 		require.NoError(t, err)
 		require.Len(t, all, 6)
+		runs := l.Stats().Runs
+		require.Len(t, runs, 6)
+		require.Equal(t, noted("again", "error", false), runs[0], "the latest first")
 	})
 }

@@ -49,8 +49,9 @@ func (o *Observer) Inquire(ctx context.Context, l Loss) *Inquiry {
 	return q
 }
 
-// Ran has the backend note how a job has ended, in the background and within inquiryTime.
+// Ran notes how a job has ended, and has the backend note it, in the background and within inquiryTime.
 func (o *Observer) Ran(n *Name, r distributed.Run) {
+	o.jobs.ended(r)
 	if o.state.Recorder == nil {
 		return
 	}

@@ -33,6 +33,7 @@ type Observer struct {
 	telemetry *telemetry  // nil: nobody measures; set by Watch, as is state
 	state     State
 	lastLost  atomic.Pointer[LostLock] // nil: none was yet
+	jobs      jobs
 
 	mishaps
 	logs, spans, metrics notifier
