@@ -33,7 +33,8 @@ type wire struct {
 	ahead  int       // in the queue
 	beaten time.Time // when the beat was sent that was answered last
 
-	// A watch is begun once, by Enter or the Renew under way, unless it has ended.
+	began time.Time // to wait
+	// A watch is begun once, by the Look or the Renew under way, unless it has ended.
 	unwatch atomic.Pointer[context.CancelFunc]
 	watched atomic.Bool              // each change comes as news
 	news    atomic.Pointer[Document] // that no Look has seen
@@ -105,8 +106,7 @@ func (d half) Enter(ctx context.Context, a *attempt, prev *driver.Prev[wire]) (s
 	}
 	switch {
 	case s.Kind == driver.Queued:
-		w.asking = make(chan struct{}, 1)
-		d.watch(a)
+		w.asking, w.began = make(chan struct{}, 1), time.Now()
 	case s.Kind == driver.Refused && w.unsure:
 		d.sweep(a)
 	}
@@ -147,6 +147,8 @@ const (
 	// Only renewals tell a holder that another waits, so they come more often than every T/3: at first after shortestLook, a
 	// usual MaxTenure, then each time after as long as the lease has lasted, up to longestLook and T/6.
 	shortestLook, longestLook = 100 * time.Millisecond, time.Second
+	// watchAfter is for how long a waiter asks: to begin a watch, and end it, takes a service more.
+	watchAfter = 20 * time.Millisecond
 	// mostRead documents are read in one exchange, and mostWritten leases written at a time, which floods no service.
 	mostRead, mostWritten = 100, 16
 )
@@ -177,6 +179,9 @@ func (d half) Look(ctx context.Context, some []*attempt) {
 	}
 	w.asking <- struct{}{}
 	defer func() { <-w.asking }()
+	if time.Since(w.began) > watchAfter {
+		d.watch(a)
+	}
 	if w.seen == nil {
 		w.seen = sightings{}
 	}
@@ -225,7 +230,9 @@ func (d half) Renew(ctx context.Context, due []*attempt) {
 			for i, a := range part {
 				keys[i] = a.Key
 			}
+			sent := time.Now()
 			docs, err = many.GetMany(ctx, keys)
+			_ = d.exchanged(sent, err)
 		}
 		for _, a := range part {
 			doc, read := docs[a.Key]

@@ -93,6 +93,12 @@ func (m *memory) get(key string) (d Document) {
 	return d
 }
 
+// writes returns how many there were.
+func (m *memory) writes() (n int) {
+	m.with(func() { n = m.version })
+	return n
+}
+
 // doc returns a document that is not forgotten. The caller holds mu.
 func (m *memory) doc(key string) Document {
 	d := m.docs[key]
@@ -296,10 +302,11 @@ func (l *link) Get(_ context.Context, key string) (d Document, err error) {
 	return d, err
 }
 
-func (l *link) Put(_ context.Context, key string, data []byte, from Version, keep time.Duration) (v Version, err error) {
+func (l *link) Put(_ context.Context, key string, data []byte, from Version, keep time.Duration) (Version, error) {
+	var written, known Version // the first of all tries, one of which may come late
 	do := func() error {
-		written, err := l.m.put(key, data, from, keep)
-		l.with(func() { v = written })
+		v, err := l.m.put(key, data, from, keep)
+		l.with(func() { written = v })
 		return err
 	}
 	l.with(func() {
@@ -307,10 +314,9 @@ func (l *link) Put(_ context.Context, key string, data []byte, from Version, kee
 			l.held, do = do, func() error { return errSilent }
 		}
 	})
-	err = l.exchange(do, false)
-	var known Version
+	err := l.exchange(do, false)
 	if err == nil {
-		l.with(func() { known = v })
+		l.with(func() { known = written })
 	}
 	return known, err
 }

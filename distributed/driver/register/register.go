@@ -166,7 +166,8 @@ func (b *Backend) try(ctx context.Context, key string, known *reading, step func
 	sent := time.Now()
 	if known == nil {
 		known = new(reading)
-		if known.Document, err = b.store.Get(ctx, key); err != nil {
+		known.Document, err = b.store.Get(ctx, key)
+		if err = b.exchanged(sent, err); err != nil {
 			return l, err
 		}
 	}
@@ -183,15 +184,17 @@ func (b *Backend) try(ctx context.Context, key string, known *reading, step func
 		return l, nil
 	case goes && b.deleter != nil:
 		b.wrote(key, Document{})
-		return l, b.deleter.Delete(ctx, key, known.Version)
+		sent := time.Now()
+		return l, b.exchanged(sent, b.deleter.Delete(ctx, key, known.Version))
 	}
 	d := Document{Data: l.encode()}
 	if after := len(l.Owners) + len(l.Queue); after > before && len(d.Data) > maxDocument {
 		return l, distributed.Unavailable(b.name, keyless.Errorf("%d instances have the lock or wait for it: want a document of at most %d bytes",
 			before, maxDocument), distributed.ErrRefused)
 	}
+	put := time.Now()
 	d.Version, err = b.store.Put(ctx, key, d.Data, known.Version, l.keep())
-	if err != nil {
+	if err = b.exchanged(put, err); err != nil {
 		d.Version = ""
 	}
 	b.wrote(key, d)
@@ -199,6 +202,26 @@ func (b *Backend) try(ctx context.Context, key string, known *reading, step func
 		err = b.number(&l, d.Version)
 	}
 	return l, err
+}
+
+// exchanged tells the observers of an exchange, and returns its error. A conflict is an answer.
+func (b *Backend) exchanged(sent time.Time, err error) error {
+	if errors.Is(err, ErrConflict) {
+		b.client.Exchanged(sent, nil)
+	} else {
+		b.client.Exchanged(sent, err)
+	}
+	return err
+}
+
+// Observe implements distributed.Observable.
+func (b *Backend) Observe(f func(distributed.Exchange)) (stop func()) { return b.client.Observe(f) }
+
+// Echo implements distributed.Observable. It reads a document that is not there.
+func (b *Backend) Echo(ctx context.Context) error {
+	sent := time.Now()
+	_, err := b.store.Get(ctx, rand.Text())
+	return b.exchanged(sent, err)
 }
 
 // maxDocument is the size of the largest document: some services allow no larger one.
