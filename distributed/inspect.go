@@ -23,7 +23,7 @@ type Inspector interface {
 	Inspect(ctx context.Context, key string) (Inspection, error)
 	// List returns a page of the keys in use that begin with prefix, which is "system:" or "system:name:", in any order. cursor is "" for the
 	// first page, and then the next of the page before. next is "" after the last page. A page may have fewer than limit keys, none, or a few
-	// more. Keys that come or go meanwhile may be missed, or be in two pages. For each key List returns what Inspect does, except the names of
+	// more. Keys that come or go meanwhile may be missed, or be in two pages. errors.ErrUnsupported: the service cannot list. For each key List returns what Inspect does, except the names of
 	// waiters and of all holders but one.
 	List(ctx context.Context, prefix, cursor string, limit int) (page []Inspection, next string, err error)
 	// Break ends what Inspect found: an exclusive lease, or the leases of all readers with those that have joined since. It never ends the lease

@@ -3,7 +3,6 @@ package memcachelock
 import (
 	"encoding/json"
 	"errors"
-	"strings"
 	"testing"
 
 	"github.com/bradfitz/gomemcache/memcache"
@@ -16,7 +15,7 @@ import (
 
 func TestConformance(t *testing.T) {
 	server := dbtest.Memcached(t)
-	locktest.Run(t, locktest.Fixture{TTL: 2 * locktest.DefaultTTL, Skip: downgrades, Open: func(t locktest.TB) locktest.Service {
+	locktest.Run(t, locktest.Fixture{TTL: 2 * locktest.DefaultTTL, Open: func(t locktest.TB) locktest.Service {
 		proxy := testproc.NewProxy(t, server.Addr)
 		direct := client(t, server.Addr)
 		return locktest.Service{
@@ -60,12 +59,4 @@ func expire(c *memcache.Client, key string) error {
 			return nil
 		}
 	}
-}
-
-// downgrades skips what no lease here can.
-func downgrades(c locktest.Case) string {
-	if strings.Contains(c.Name, "downgrade") {
-		return "leases cannot be downgraded"
-	}
-	return ""
 }

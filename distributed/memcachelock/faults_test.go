@@ -231,11 +231,13 @@ func TestServerWithoutCAS(t *testing.T) {
 func TestChangeOfADocumentThatHasGone(t *testing.T) {
 	t.Parallel()
 	s := store{open(t, dbtest.Memcached(t).Addr)}
-	require.NoError(t, s.Put(t.Context(), "k", []byte("{}"), 0, ttl))
+	_, err := s.Put(t.Context(), "k", []byte("{}"), "", ttl)
+	require.NoError(t, err)
 	read, err := s.Get(t.Context(), "k")
 	require.NoError(t, err)
 	require.NoError(t, s.Delete(t.Context(), "k", read.Version))
-	require.ErrorIs(t, s.Put(t.Context(), "k", []byte("{}"), read.Version, ttl), register.ErrConflict)
+	_, err = s.Put(t.Context(), "k", []byte("{}"), read.Version, ttl)
+	require.ErrorIs(t, err, register.ErrConflict)
 	require.ErrorIs(t, s.Delete(t.Context(), "k", read.Version), register.ErrConflict)
 }
 

@@ -64,7 +64,7 @@ func New(client *memcache.Client, opts ...Option) (*Backend, error) {
 		return nil, errors.New("memcachelock: memcached has no fencing tokens, and may evict or forget a lock that is held: " +
 			"choose another backend if two holders would do harm, or consent with WithUnfenced()")
 	}
-	b.locks = register.New("memcachelock", store{b})
+	b.locks = register.New("memcachelock", store{b}, register.Forgetful())
 	return b, nil
 }
 

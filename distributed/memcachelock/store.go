@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,7 +22,11 @@ import (
 // and its cas, which may meet its like there. By then the server has forgotten all locks anyway.
 type store struct{ *Backend }
 
-var _ register.Spread = store{}
+var (
+	_ register.Spread  = store{}
+	_ register.Many    = store{}
+	_ register.Deleter = store{}
+)
 
 // Server implements register.Spread.
 func (s store) Server(key string) string { return s.serverOf(key) }
@@ -39,7 +44,11 @@ func (s store) Get(_ context.Context, key string) (register.Document, error) {
 	case err != nil:
 		return register.Document{}, err
 	}
-	return register.Document{Data: item.Value, Version: item.CasID}, nil
+	return document(item), nil
+}
+
+func document(item *memcache.Item) register.Document {
+	return register.Document{Data: item.Value, Version: register.Version(strconv.FormatUint(item.CasID, 10))}
 }
 
 // GetMany implements register.Store.
@@ -52,27 +61,28 @@ func (s store) GetMany(_ context.Context, keys []string) (map[string]register.Do
 	items, err := s.client.GetMulti(names)
 	for i, name := range names {
 		if item := items[name]; item != nil {
-			docs[keys[i]] = register.Document{Data: item.Value, Version: item.CasID}
+			docs[keys[i]] = document(item)
 		}
 	}
 	return docs, s.answered(sent, err)
 }
 
-// Put implements register.Store.
-func (s store) Put(_ context.Context, key string, data []byte, from uint64, keep time.Duration) error {
-	return s.write(&memcache.Item{Key: itemKey(key), Value: data, CasID: from, Expiration: seconds(keep)})
+// Put implements register.Store. memcached's answer has no unique number.
+func (s store) Put(_ context.Context, key string, data []byte, from register.Version, keep time.Duration) (register.Version, error) {
+	return "", s.write(&memcache.Item{Key: itemKey(key), Value: data, Expiration: seconds(keep)}, from)
 }
 
 // Delete implements register.Store. An expiry in the past removes the item.
-func (s store) Delete(_ context.Context, key string, from uint64) error {
-	return s.write(&memcache.Item{Key: itemKey(key), CasID: from, Expiration: -1})
+func (s store) Delete(_ context.Context, key string, from register.Version) error {
+	return s.write(&memcache.Item{Key: itemKey(key), Expiration: -1}, from)
 }
 
-func (s store) write(item *memcache.Item) (err error) {
+func (s store) write(item *memcache.Item, from register.Version) (err error) {
 	sent := time.Now()
-	if item.CasID == 0 {
+	if from == "" {
 		err = s.client.Add(item)
 	} else {
+		item.CasID, _ = strconv.ParseUint(string(from), 10, 64) // one that document has made
 		err = s.client.CompareAndSwap(item)
 	}
 	return s.answered(sent, err)

@@ -6,7 +6,8 @@
 // Each key has a file with the document of its lock. It is changed under flock and replaced by rename, so it is never half written. What is
 // in the document, and what becomes of a request, is package register's affair.
 //
-// Limits: one machine (flock) and a local file system, and no fences. The lock files stay when their keys are not used any more. While a
+// Limits: one machine (flock) and a local file system. The files stay when their keys are not used any more: one that is two days old can be
+// removed while no process uses the directory. A holder that has died is found by a process that waits, or asks twice. While a
 // process is stopped in the middle of a change, calls for that key fail with ErrUnavailable. A clock of the machine that is set forward by
 // 2 T makes held locks free. Remove the directory when the machine has crashed: files may be torn, and are left alone then.
 package filelock
@@ -14,6 +15,7 @@ package filelock
 import (
 	"bytes"
 	"context"
+	crand "crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -54,7 +56,7 @@ func (s store) Get(_ context.Context, key string) (register.Document, error) {
 		}
 	}
 	head, data, _ := bytes.Cut(text, []byte("\n"))
-	var version uint64
+	var version register.Version
 	var until int64
 	if err == nil {
 		_, err = fmt.Sscan(string(head), &version, &until)
@@ -68,33 +70,16 @@ func (s store) Get(_ context.Context, key string) (register.Document, error) {
 	return register.Document{Data: data, Version: version}, nil
 }
 
-// GetMany implements register.Store.
-func (s store) GetMany(ctx context.Context, keys []string) (docs map[string]register.Document, err error) {
-	docs = map[string]register.Document{}
-	for _, key := range keys {
-		if d, why := s.Get(ctx, key); why != nil {
-			err = why
-		} else {
-			docs[key] = d
-		}
-	}
-	return docs, err
-}
-
 // Put implements register.Store.
-func (s store) Put(ctx context.Context, key string, data []byte, from uint64, keep time.Duration) error {
-	return s.change(ctx, key, from, func(file string) error {
-		head := fmt.Sprintln(rand.Uint64()|1, time.Now().Add(keep).UnixNano())
+func (s store) Put(ctx context.Context, key string, data []byte, from register.Version, keep time.Duration) (register.Version, error) {
+	version := register.Version(crand.Text())
+	return version, s.change(ctx, key, from, func(file string) error {
+		head := fmt.Sprintln(version, time.Now().Add(keep).UnixNano())
 		if err := os.WriteFile(file+".new", append([]byte(head), data...), 0o600); err != nil {
 			return err
 		}
 		return os.Rename(file+".new", file)
 	})
-}
-
-// Delete implements register.Store.
-func (s store) Delete(ctx context.Context, key string, from uint64) error {
-	return s.change(ctx, key, from, os.Remove)
 }
 
 const (
@@ -105,7 +90,7 @@ const (
 )
 
 // change changes a key's file under its lock, if it has the version from. It polls, because a blocked flock would not end.
-func (s store) change(ctx context.Context, key string, from uint64, do func(file string) error) error {
+func (s store) change(ctx context.Context, key string, from register.Version, do func(file string) error) error {
 	file := s.file(key)
 	f, err := os.OpenFile(file+".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

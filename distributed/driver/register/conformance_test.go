@@ -14,8 +14,14 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestConformance(t *testing.T) {
-	locktest.Run(t, locktest.Fixture{Bubble: true, Skip: downgrades, Open: func(locktest.TB) locktest.Service {
-		m := newMemory()
+	for _, k := range kinds {
+		t.Run(string(k), func(t *testing.T) { conforms(t, k) })
+	}
+}
+
+func conforms(t *testing.T, k kind) {
+	locktest.Run(t, locktest.Fixture{Bubble: true, Open: func(locktest.TB) locktest.Service {
+		m := newMemory(k)
 		connect := func() *link {
 			l := newLink(m, 1, 2, false)
 			l.trip = time.Millisecond / 10
@@ -23,17 +29,17 @@ func TestConformance(t *testing.T) {
 		}
 		l := connect()
 		return locktest.Service{
-			Backend: New("sim", l),
-			Another: func() distributed.Backend { return New("sim", connect()) },
+			Backend: m.open(l),
+			Another: func() distributed.Backend { return m.open(connect()) },
 			Expire: func(key string) { // its queue stays
 				d := m.get(key)
-				now, _ := decode("test", d)
+				now, _ := m.reader.decode(d)
 				for _, c := range slices.Clone(now.Owners) {
 					now.remove(c.ID)
 				}
-				if len(now.Owners) == 0 {
+				if len(now.Owners) == 0 && k == forgets {
 					m.lose(key)
-				} else if err := m.put(key, now.encode(), d.Version, now.keep()); err != nil {
+				} else if _, err := m.put(key, now.encode(), d.Version, now.keep()); err != nil {
 					panic(err)
 				}
 			},

@@ -9,13 +9,25 @@
 //	            ▼                                         │ renewed: my beat counts on, by Put
 //	          Get, Put: I am in the queue                 ▼
 //	            ▼                                       LOST: I am not in it
-//	          PLACE: Get, again and again ── I am an owner ──▶ LEASE
+//	          PLACE: Get, again and again, ── I am an owner ──▶ LEASE
+//	            │    or when a Watch tells
 //	            └─ an owner's beat stands still: take it out, grant the head
 //
-// A request has one effect though its reply is lost: what was carried out is found by the id of its claim.
+// A request has one effect though its reply is lost: what was carried out is found by the id of its claim. A process remembers what it wrote
+// last, and tries each step on that first. So where Put returns versions, a key that no other process uses costs one exchange per step.
 //
-// An owner that is dead is found by those that wait, or share the lock with it, each by its own monotonic clock. An owner whose beat has
-// not changed for T since one of them first read it has had no renewal for at least T, as in Kubernetes' leader election. So no clock of the
-// Store decides anything. It may forget a document that was not written for a while: that only removes a lock that no other process waits for
-// or shares. Until then NoWait finds a dead holder's lock held. There are no fences: a Store that forgets cannot count.
+// An owner that is dead is found by those that wait, or share the lock with it, or ask more than once, each by its own monotonic clock. An
+// owner whose beat has not changed for T since one of them first read it has had no renewal for at least T, as in Kubernetes' leader election.
+// So no clock of the Store decides anything. Where the Store forgets a document that was not written for a while, that only removes a lock
+// that no other process waits for or shares. Until then NoWait finds a dead holder's lock held.
+//
+// # Fences
+//
+// Each grant reserves fences in the step that makes it an owner, so they grow with the order of grants. What keeps them growing when the
+// document has gone depends on the Store:
+//
+//	Numberer     the number of the write that made the document. Free locks leave nothing behind
+//	otherwise    the time. The documents of free locks stay for two days, and then the time is above their fences, on clocks that are not
+//	             wrong by a day
+//	Forgetful    there are no fences
 package register

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -30,6 +31,13 @@ type wire struct {
 	seen   sightings // nil: nobody has shared the lock
 	turned time.Time // when the owners were found to have changed
 	ahead  int       // in the queue
+	beaten time.Time // when the beat was sent that was answered last
+
+	began time.Time // to wait
+	// A watch is begun once, by the Look or the Renew under way, unless it has ended.
+	unwatch atomic.Pointer[context.CancelFunc]
+	watched atomic.Bool              // each change comes as news
+	news    atomic.Pointer[Document] // that no Look has seen
 
 	at *server // that has the key; set by Prepare
 }
@@ -47,11 +55,18 @@ func (d half) Prepare(_ context.Context, a *attempt) error {
 	return nil
 }
 
-// Enter implements driver.Driver. It assumes that no process uses the lock, which a Put tells: so a free lock takes one exchange.
+// Enter implements driver.Driver. It assumes that no other process has used the lock, which a Put tells: so a free lock takes one exchange.
 func (d half) Enter(ctx context.Context, a *attempt, prev *driver.Prev[wire]) (s driver.Standing, err error) {
-	w, before, known := &a.Wire, prev.Mine(), &Document{}
-	if before != nil {
+	w, before, known := &a.Wire, prev.Mine(), d.guess(a.Key)
+	if before != nil && known.Version == "" { // then it is not absent
 		known = nil
+	}
+	most := math.MaxInt
+	switch {
+	case a.NoWait:
+		most = 0
+	case a.QueueMost > 0:
+		most = a.QueueMost
 	}
 	start, asked := time.Now(), 0    // when the first request was sent that the answer may be of; and how many documents were read
 	removed, earlier := false, false // prev was, by the latest try, or by one before it that was not answered
@@ -60,16 +75,18 @@ func (d half) Enter(ctx context.Context, a *attempt, prev *driver.Prev[wire]) (s
 			a.Delayed(d.crowded(asked-1, start))
 		}
 		removed = before != nil && l.remove(before.Wire.ID)
-		taken := l.take(w.claim, a.NoWait)
+		reaped := most < math.MaxInt && d.reap(a.Key, l)
+		taken := l.take(w.claim, most)
 		if s = d.standingOf(a, l, taken); s.Kind == driver.Granted && w.unsure {
 			sent = start // by an earlier try, perhaps
 		}
 		s.Sent = sent
-		return taken || removed
+		return taken || removed || reaped
 	}
 	for tries, again := 1, true; again; tries++ {
 		within, cancel := context.WithDeadline(ctx, start.Add(a.Window))
-		switch err = d.change(within, a.Key, known, enter); {
+		var l lock
+		switch l, err = d.change(within, a.Key, known, enter); {
 		case unanswered(err):
 			w.unsure, earlier = true, earlier || removed
 			fallthrough
@@ -79,7 +96,7 @@ func (d half) Enter(ctx context.Context, a *attempt, prev *driver.Prev[wire]) (s
 		case errors.Is(err, ErrConflict) && !w.unsure: // nothing was done: the caller says for how long that may go on
 			start, again = time.Now(), ctx.Err() == nil
 		default:
-			again = false
+			s.Fences, again = l.fencesOf(w.ID), false
 		}
 		cancel()
 		known, again = nil, again && !d.client.Closed() // after Close nobody would remove what another try brings
@@ -89,7 +106,7 @@ func (d half) Enter(ctx context.Context, a *attempt, prev *driver.Prev[wire]) (s
 	}
 	switch {
 	case s.Kind == driver.Queued:
-		w.asking = make(chan struct{}, 1)
+		w.asking, w.began = make(chan struct{}, 1), time.Now()
 	case s.Kind == driver.Refused && w.unsure:
 		d.sweep(a)
 	}
@@ -111,7 +128,9 @@ func (d half) standingOf(a *attempt, l *lock, changed bool) driver.Standing {
 	}
 	switch {
 	case owner:
-		return driver.Standing{Kind: driver.Granted, Contended: l.wanted(a.Instance), Next: driver.Never, RenewIn: shortestLook} // renewals look
+		return driver.Standing{
+			Kind: driver.Granted, Fences: l.fencesOf(w.ID), Contended: l.wanted(a.Instance), Next: driver.Never, RenewIn: shortestLook, // renewals look
+		}
 	case ahead >= 0:
 		return driver.Standing{Kind: driver.Queued, Holder: l.holder(), Next: d.jittered(w.interval(now))}
 	}
@@ -128,14 +147,19 @@ const (
 	// Only renewals tell a holder that another waits, so they come more often than every T/3: at first after shortestLook, a
 	// usual MaxTenure, then each time after as long as the lease has lasted, up to longestLook and T/6.
 	shortestLook, longestLook = 100 * time.Millisecond, time.Second
+	// watchAfter is for how long a waiter asks: to begin a watch, and end it, takes a service more.
+	watchAfter = 20 * time.Millisecond
 	// mostRead documents are read in one exchange, and mostWritten leases written at a time, which floods no service.
 	mostRead, mostWritten = 100, 16
 )
 
 // interval is the time until a waiter's next question, more or less; an owner that may be dead is not left waiting for.
 func (w *wire) interval(now time.Time) time.Duration {
-	d := max(now.Sub(w.turned)/pollShare, shortestPoll*time.Duration(1+w.ahead))
-	d = min(d, distributed.HeartbeatInterval(w.TTL), longestPoll)
+	d := min(max(now.Sub(w.turned)/pollShare, shortestPoll*time.Duration(1+w.ahead)), longestPoll)
+	if w.watched.Load() {
+		d = math.MaxInt64
+	}
+	d = min(d, distributed.HeartbeatInterval(w.TTL))
 	for _, s := range w.seen {
 		d = min(d, max(s.at.Add(s.period()).Sub(now), shortestPoll))
 	}
@@ -147,32 +171,42 @@ func (w *wire) interval(now time.Time) time.Duration {
 func (d half) Look(ctx context.Context, some []*attempt) {
 	a := some[0]
 	w := &a.Wire
+	news := w.news.Swap(nil)
+	if !a.Waiting() {
+		d.notice(a, news)
+		a.LookIn(driver.Never)
+		return
+	}
 	w.asking <- struct{}{}
 	defer func() { <-w.asking }()
-	if !a.Waiting() {
-		a.LookIn(driver.Never) // renewals tell a holder all
-		return
+	if time.Since(w.began) > watchAfter {
+		d.watch(a)
 	}
 	if w.seen == nil {
 		w.seen = sightings{}
 	}
+	var known *reading
+	if news != nil {
+		known = &reading{Document: *news}
+	}
 	var s driver.Standing
-	err := d.change(ctx, a.Key, nil, func(l *lock, sent time.Time) (changed bool) {
+	l, err := d.change(ctx, a.Key, known, func(l *lock, sent time.Time) (changed bool) {
 		granted := index(l.Owners, w.ID) >= 0 // some time after the question before this one
 		if !granted {
 			changed = w.seen.reap(l, time.Now())
 			if !l.has(w.ID) {
 				w.Again++
-				changed = l.take(w.claim, false)
+				changed = l.take(w.claim, math.MaxInt)
 			}
 		}
-		if s = d.standingOf(a, l, changed); !granted {
+		if s = d.standingOf(a, l, changed); !granted && (news == nil || changed) {
 			s.Sent = sent
 		}
 		return changed
 	})
 	switch {
 	case err == nil:
+		s.Fences = l.fencesOf(w.ID)
 		a.Stands(s)
 	case unanswered(err):
 		w.unsure = true
@@ -187,55 +221,139 @@ func (d half) Renew(ctx context.Context, due []*attempt) {
 	room := make(chan struct{}, mostWritten)
 	var written sync.WaitGroup
 	defer written.Wait()
+	many, _ := d.store.(Many)
 	for part := range slices.Chunk(due, mostRead) {
-		keys := make([]string, len(part))
-		for i, a := range part {
-			keys[i] = a.Key
+		var docs map[string]Document
+		var err error
+		if many != nil {
+			keys := make([]string, len(part))
+			for i, a := range part {
+				keys[i] = a.Key
+			}
+			sent := time.Now()
+			docs, err = many.GetMany(ctx, keys)
+			_ = d.exchanged(sent, err)
 		}
-		docs, err := d.store.GetMany(ctx, keys)
 		for _, a := range part {
-			known, read := docs[a.Key]
-			if !read && err != nil {
+			doc, read := docs[a.Key]
+			known := &reading{Document: doc}
+			switch {
+			case many == nil:
+				known = nil
+			case !read && err != nil:
 				a.Unrenewed(err)
 				continue
 			}
 			room <- struct{}{}
-			written.Go(func() { d.renew(ctx, a, &known); <-room })
+			written.Go(func() { d.renew(ctx, a, known); <-room })
 		}
 	}
 }
 
-// renew has the beat of a claim count on. It takes out dead owners beside it, as a waiter does: or the permit of a process that was killed
-// would never be free for callers that do not wait.
-func (d half) renew(ctx context.Context, a *attempt, known *Document) {
+// renew has the beat of a claim count on, if it is time, and else only looks. It takes out dead owners beside it, as a waiter does: or the
+// permit of a process that was killed would never be free for callers that do not wait.
+func (d half) renew(ctx context.Context, a *attempt, known *reading) {
 	w := &a.Wire
-	var sent time.Time
+	d.watch(a)
+	beats := time.Since(w.beaten) > a.TTL/beatShare
+	if beats && known == nil {
+		known = d.guess(a.Key)
+	}
+	var sent, beaten time.Time
 	var held, wanted bool
-	err := d.change(ctx, a.Key, known, func(l *lock, _ time.Time) bool {
+	_, err := d.change(ctx, a.Key, known, func(l *lock, _ time.Time) bool {
 		i := index(l.Owners, w.ID)
-		if held = i >= 0 && !w.ended.Load(); held { // else a request that came late may have brought it again
-			l.Owners[i].Beat++
-			if w.seen == nil && len(l.Owners) > 1 {
-				w.seen = sightings{}
-			}
-			if w.seen != nil {
-				w.seen.reap(l, time.Now())
-			}
+		sent, beaten, wanted = time.Now(), w.beaten, l.wanted(a.Instance)
+		if held = i >= 0 && !w.ended.Load(); !held { // else a request that came late may have brought it again
+			return false
 		}
-		sent, wanted = time.Now(), l.wanted(a.Instance)
-		return held
+		if w.seen == nil && len(l.Owners) > 1 {
+			w.seen = sightings{}
+		}
+		if beats {
+			l.Owners[i].Beat++
+			beaten = sent
+		}
+		return w.seen != nil && w.seen.reap(l, sent) || beats
 	})
 	switch {
 	case err != nil:
 		a.Unrenewed(err)
 	case held:
-		a.Renewed(sent, wanted) // others count from their reading of this beat, which comes later (rule K4)
+		w.beaten = beaten
+		a.Renewed(beaten, wanted) // others count from their reading of this beat, which comes later (rule K4)
+		next := min(max(sent.Sub(w.turned), shortestLook), longestLook, distributed.HeartbeatInterval(w.TTL))
+		if w.watched.Load() {
+			next = distributed.RenewInterval(w.TTL)
+		}
 		if l := a.Lease(); l != nil {
-			l.RenewBy(sent.Add(min(max(sent.Sub(w.turned), shortestLook), longestLook, distributed.HeartbeatInterval(w.TTL))))
+			l.RenewBy(sent.Add(next))
 		}
 	default:
 		a.Gone()
 	}
+}
+
+// beatShare of T after a beat the next look is one, too: it comes before a renewal is due, which is after T/3.
+const beatShare = 4
+
+// watch has all changes looked at, while an attempt waits or holds, if the Store tells of them.
+func (d half) watch(a *attempt) {
+	w := &a.Wire
+	if d.watcher == nil || w.unwatch.Load() != nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(d.ctx)
+	w.unwatch.Store(&cancel)
+	if w.ended.Load() || !d.client.Go(func() {
+		for tries := 1; pause(ctx, 0); tries++ {
+			_ = d.watcher.Watch(ctx, a.Key, func(doc Document) { // until it works again, it is as if there were none
+				tries = 0
+				w.watched.Store(true)
+				w.news.Store(&doc)
+				a.Poke()
+			})
+			w.watched.Store(false)
+			a.Poke()
+			pause(ctx, d.pauseAfter(max(tries, 1)))
+		}
+	}) {
+		cancel()
+	}
+}
+
+// notice takes what a watch says to a holder. It may be older than the lease, so only a renewal tells that this is lost.
+func (d half) notice(a *attempt, news *Document) {
+	if news == nil {
+		return
+	}
+	l, err := d.decode(*news)
+	if lease := a.Lease(); lease != nil && (err != nil || index(l.Owners, a.Wire.ID) < 0) {
+		lease.RenewBy(time.Now())
+		return
+	}
+	a.Noticed(l.wanted(a.Instance))
+}
+
+// reap takes out dead owners that callers have found here who do not wait.
+func (d half) reap(key string, l *lock) (changed bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	seen := d.seen[key]
+	switch {
+	case len(l.Owners) == 0: // or that is only guessed
+		return false
+	case seen == nil:
+		seen = sightings{}
+		for other := range d.seen {
+			if len(d.seen) < mostRemembered {
+				break
+			}
+			delete(d.seen, other) // any: the next such callers begin anew
+		}
+		d.seen[key] = seen
+	}
+	return seen.reap(l, l.now)
 }
 
 // ClaimTime implements driver.Renewer: a grant may be old, for a Store that did not answer may have given it long ago.
@@ -268,7 +386,7 @@ func (d half) Drop(ctx context.Context, some []*attempt) {
 // remove takes the claim of an attempt out. unsure: it changes a document that lacks the claim, too, for a request may be on its way that
 // would find the document as it was read.
 func (d half) remove(ctx context.Context, a *attempt, unsure bool) (found bool, err error) {
-	err = d.change(ctx, a.Key, nil, func(l *lock, _ time.Time) bool {
+	_, err = d.change(ctx, a.Key, d.guess(a.Key), func(l *lock, _ time.Time) bool {
 		found = l.remove(a.Wire.ID)
 		return found || unsure
 	})
@@ -302,6 +420,9 @@ func (d half) sweep(a *attempt) {
 // wait (rule K5). When a service is away all leases expire together.
 func (d half) Ended(a *attempt) {
 	a.Wire.ended.Store(true)
+	if unwatch := a.Wire.unwatch.Load(); unwatch != nil { // else a watch that begins finds that it has ended
+		(*unwatch)()
+	}
 	if l := a.Lease(); l != nil && distributed.Over(time.Now(), l.Until()) {
 		d.client.Go(func() {
 			select {
@@ -314,14 +435,41 @@ func (d half) Ended(a *attempt) {
 	}
 }
 
-// Refill implements driver.Driver.
-func (d half) Refill(context.Context, *attempt) (driver.Block, error) {
-	return driver.Block{}, keyless.Errorf("%s: fences: %w", d.name, errors.ErrUnsupported)
+// Refill implements driver.Driver. A repeated one reserves more than it needs.
+func (d half) Refill(ctx context.Context, a *attempt) (driver.Block, error) {
+	if d.forgetful {
+		return driver.Block{}, keyless.Errorf("%s: fences: %w", d.name, errors.ErrUnsupported)
+	}
+	l, err := d.changeHeld(ctx, a, func(*claim) bool { return true })
+	return l.fencesOf(a.Wire.ID), err
 }
 
 // Share implements driver.Driver.
-func (d half) Share(context.Context, *attempt) (driver.Standing, error) {
-	return driver.Standing{}, keyless.Errorf("%s: downgrade: %w", d.name, errors.ErrUnsupported)
+func (d half) Share(ctx context.Context, a *attempt) (driver.Standing, error) {
+	l, err := d.changeHeld(ctx, a, func(c *claim) (changed bool) {
+		changed = !c.Shared // else by an earlier try
+		c.Shared = true
+		return changed
+	})
+	return driver.Standing{Fences: l.fencesOf(a.Wire.ID), Next: driver.Never}, err
+}
+
+// changeHeld changes the claim of a lease, which gets new fences then.
+func (d half) changeHeld(ctx context.Context, a *attempt, change func(*claim) bool) (lock, error) {
+	held := false
+	l, err := d.change(ctx, a.Key, d.guess(a.Key), func(l *lock, _ time.Time) bool {
+		i := index(l.Owners, a.Wire.ID)
+		if held = i >= 0; !held || !change(&l.Owners[i]) {
+			return false
+		}
+		l.Owners[i].Fence = l.fences()
+		l.admitHeads()
+		return true
+	})
+	if err == nil && !held {
+		err = distributed.ErrLeaseLost
+	}
+	return l, err
 }
 
 // Close implements driver.Driver. It waits for a second only: a place that is not left costs the others a claim window, and a lease T.

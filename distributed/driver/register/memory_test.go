@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -12,10 +13,25 @@ import (
 	"github.com/wllock/wllock/distributed"
 )
 
-// memory is a Store in memory that forgets. It notes what becomes of each claim.
+// kind is what a Store can do.
+type kind string
+
+const (
+	forgets kind = "a store that forgets"
+	counts  kind = "a store that keeps"
+	tells   kind = "a store that numbers, tells and lists"
+)
+
+var kinds = []kind{forgets, counts, tells}
+
+// memory is a Store in memory. It notes what becomes of each claim.
 type memory struct {
-	mu      sync.Mutex // guards all below
-	version uint64     // the latest
+	kind   kind
+	reader *Backend // that only decodes
+
+	mu      sync.Mutex    // guards all below
+	changed chan struct{} // closed by a change
+	version int           // the latest
 	docs    map[string]kept
 	fates   map[string]*fate // by the claim's id
 	wrong   []string
@@ -40,7 +56,31 @@ type fate struct {
 	turn    time.Time     // when it became an owner
 }
 
-func newMemory() *memory { return &memory{docs: map[string]kept{}, fates: map[string]*fate{}} }
+func newMemory(k kind) *memory {
+	m := &memory{kind: k, changed: make(chan struct{}), docs: map[string]kept{}, fates: map[string]*fate{}}
+	m.reader = m.open(newLink(m, 1, 1, false))
+	return m
+}
+
+// open returns a Backend over it.
+func (m *memory) open(l *link) *Backend {
+	switch m.kind {
+	case forgets:
+		return New("sim", l, Forgetful())
+	case counts:
+		return New("sim", l)
+	}
+	return New("sim", able{l})
+}
+
+// read returns the lock of a key.
+func (m *memory) read(key string) (lock, error) { return m.reader.decode(m.get(key)) }
+
+// used reports that a lock is held, or waited for.
+func (m *memory) used(key string) bool {
+	l, err := m.read(key)
+	return err != nil || len(l.Owners) > 0 || len(l.Queue) > 0
+}
 
 func (m *memory) with(f func()) {
 	m.mu.Lock()
@@ -53,10 +93,16 @@ func (m *memory) get(key string) (d Document) {
 	return d
 }
 
+// writes returns how many there were.
+func (m *memory) writes() (n int) {
+	m.with(func() { n = m.version })
+	return n
+}
+
 // doc returns a document that is not forgotten. The caller holds mu.
 func (m *memory) doc(key string) Document {
 	d := m.docs[key]
-	if d.Version > 0 && !time.Now().Before(d.until) {
+	if d.Version != "" && !time.Now().Before(d.until) {
 		m.forget(key)
 		return Document{}
 	}
@@ -67,31 +113,39 @@ func (m *memory) doc(key string) Document {
 func (m *memory) forget(key string) {
 	delete(m.docs, key)
 	m.note(key, lock{})
+	m.wake()
 }
 
 // lose has a document vanish, as when it was evicted.
 func (m *memory) lose(key string) { m.with(func() { m.forget(key) }) }
 
 // put writes a document, or deletes it.
-func (m *memory) put(key string, data []byte, from uint64, keep time.Duration) error {
+func (m *memory) put(key string, data []byte, from Version, keep time.Duration) (Version, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.doc(key).Version != from {
-		return ErrConflict
+		return "", ErrConflict
 	}
 	if data == nil {
 		m.forget(key)
-		return nil
+		return "", nil
 	}
 	m.version++
-	d := Document{slices.Clone(data), m.version}
+	d := Document{slices.Clone(data), Version(strconv.Itoa(m.version))}
 	m.docs[key] = kept{d, time.Now().Add(keep)}
-	l, err := decode("test", d)
+	l, err := m.reader.decode(d)
 	if err != nil {
 		m.wrong = append(m.wrong, err.Error())
 	}
 	m.note(key, l)
-	return nil
+	m.wake()
+	return d.Version, nil
+}
+
+// wake tells those that watch. The caller holds mu.
+func (m *memory) wake() {
+	close(m.changed)
+	m.changed = make(chan struct{})
 }
 
 // note notes what a new document says. The caller holds mu.
@@ -248,18 +302,27 @@ func (l *link) Get(_ context.Context, key string) (d Document, err error) {
 	return d, err
 }
 
-func (l *link) Put(_ context.Context, key string, data []byte, from uint64, keep time.Duration) error {
-	do := func() error { return l.m.put(key, data, from, keep) }
+func (l *link) Put(_ context.Context, key string, data []byte, from Version, keep time.Duration) (Version, error) {
+	var written, known Version // the first of all tries, one of which may come late
+	do := func() error {
+		v, err := l.m.put(key, data, from, keep)
+		l.with(func() { written = v })
+		return err
+	}
 	l.with(func() {
 		if l.holds != "" && strings.Contains(string(data), l.holds) {
 			l.held, do = do, func() error { return errSilent }
 		}
 	})
-	return l.exchange(do, false)
+	err := l.exchange(do, false)
+	if err == nil {
+		l.with(func() { known = written })
+	}
+	return known, err
 }
 
-func (l *link) Delete(_ context.Context, key string, from uint64) error {
-	return l.exchange(func() error { return l.m.put(key, nil, from, 0) }, false)
+func (l *link) Delete(_ context.Context, key string, from Version) error {
+	return l.exchange(func() error { _, err := l.m.put(key, nil, from, 0); return err }, false)
 }
 
 // GetMany reads some, and others not, if it is not answered.
@@ -272,4 +335,45 @@ func (l *link) GetMany(_ context.Context, keys []string) (docs map[string]Docume
 		docs[key] = l.m.get(key)
 	}
 	return docs, err
+}
+
+// able is a link to a memory that can do more.
+type able struct{ *link }
+
+func (able) Number(v Version) (int64, error) { return strconv.ParseInt(string(v), 10, 64) }
+
+// Watch breaks with the network, and now and then.
+func (s able) Watch(ctx context.Context, key string, changed func(Document)) error {
+	for last, first := Version(""), true; ; first = false {
+		s.m.mu.Lock()
+		d, news := s.m.doc(key), s.m.changed
+		s.m.mu.Unlock()
+		if first || d.Version != last {
+			if err := s.exchange(func() error { return nil }, true); err != nil {
+				return err
+			}
+			changed(d)
+			last = d.Version
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// List has one page.
+func (s able) List(_ context.Context, prefix, _ string, _ int) (page []Keyed, next string, err error) {
+	err = s.exchange(func() error {
+		s.m.mu.Lock()
+		defer s.m.mu.Unlock()
+		for key := range s.m.docs {
+			if strings.HasPrefix(key, prefix) {
+				page = append(page, Keyed{key, s.m.doc(key)})
+			}
+		}
+		return nil
+	}, true)
+	return page, "", err
 }

@@ -10,7 +10,7 @@ import (
 // What finds a mutant.
 const (
 	schedules = "^TestManySchedules$"
-	steps     = "^Test(A[A-Z]|Reap|What)"
+	steps     = "^Test(A[A-Z]|Reap|What|No|Holders|Waiters)"
 )
 
 // mutants are mistakes, each in one place of this package.
@@ -21,12 +21,18 @@ var mutants = []judge.Mutant{
 	{"a refused claim that comes late stays", "half.go", "driver.Refused && w.unsure« && !@»", steps},
 	{"a dropped claim that comes late stays", "half.go", "err == nil && w.unsure «&& !@ »{", steps},
 	{"an expired lease stays", "half.go", "l != nil && «!@ && »distributed.Over(", steps},
-	{"a grant is as young as the look that finds it", "half.go", "!granted «|| @ »{\n\t\t\ts.Sent", schedules},
+	{"a grant is as young as the look that finds it", "half.go", "!granted «|| @ »&& (news", schedules},
 	{"a look may come after its drop", "half.go", "if w.asking != nil «&& !@ »{", steps},
 	{"the dead are left alone", "lock.go", "case «!@ && »now.Sub(last.at) > c.period():", steps},
 	{"the living are taken out", "lock.go", "now.Sub(last.at) > c.period()« || @ && now.Sub(last.at) > c.period()/2»", schedules},
 	{"a release that was repeated is a loss", "half.go", "= true, «!@ && (»earlier || removed«)»", schedules},
 	{"a grant is as young as the try that finds it", "half.go", "driver.Granted && «!@ && »w.unsure", steps},
+	{"a look counts as a beat", "half.go", "«if @ {\n\t\t\tbeaten = sent\n\t\t}\n\t\t»w.beaten = beaten", schedules},
+	{"a guess is believed", "register.go", "case nothing && «!@ && »known.guessed:", schedules},
+	{"two owners have the same fences", "lock.go", "«if !@ {\n\t\t»l.Fence = first + l.block«\n\t}»", schedules},
+	{"callers that do not wait find the dead for ever", "half.go", "most < math.MaxInt && «!@ && »d.reap(", steps},
+	{"a holder writes whenever it looks", "half.go", "beats := «@ || »time.Since", steps},
+	{"a waiter is not told", "half.go", "w.news.Store(&doc)\n\t\t\t\t«if !@ {\n\t\t\t\t»a.Poke()«\n\t\t\t\t}»", steps},
 	{"a write whose answer was lost is called refused", "register.go", "return «!@ && »err != nil && ", schedules},
 }
 

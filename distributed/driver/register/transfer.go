@@ -25,6 +25,7 @@ func (d half) Transfer(ctx context.Context, from, to *attempt) (s driver.Standin
 		i := index(l.Owners, from.Wire.ID)
 		if changed = i >= 0 && index(l.Owners, to.Wire.ID) < 0; changed {
 			l.Owners[i] = to.Wire.claim
+			l.Owners[i].Since, l.Owners[i].Fence = l.now.UnixMilli(), l.fences()
 		}
 		if s = d.standingOf(to, l, changed); unsure {
 			sent = start // by an earlier try, perhaps
@@ -33,7 +34,9 @@ func (d half) Transfer(ctx context.Context, from, to *attempt) (s driver.Standin
 		return changed
 	}
 	for tries, again := 1, true; again; tries++ {
-		err = d.change(ctx, from.Key, nil, step)
+		var l lock
+		l, err = d.change(ctx, from.Key, d.guess(from.Key), step)
+		s.Fences = l.fencesOf(to.Wire.ID)
 		unsure = unsure || unanswered(err)
 		again = (unanswered(err) || errors.Is(err, ErrBusy)) && time.Since(start) < from.Window && pause(ctx, d.pauseAfter(tries)) && !d.client.Closed()
 	}
