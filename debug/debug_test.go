@@ -75,8 +75,8 @@ type locker struct {
 		At         time.Time
 		Key, Error string
 	} `json:"last_lost"`
-	Slowest   *wllock.LockInfo
-	Jobs      []struct {
+	Slowest *wllock.LockInfo
+	Jobs    []struct {
 		Key, Result  string
 		Began, Ended time.Time
 		Until        time.Time `json:"taken_until"`
