@@ -110,6 +110,9 @@ func (d half) Enter(ctx context.Context, a *attempt, prev *driver.Prev[wire]) (s
 	case s.Kind == driver.Refused && w.unsure:
 		d.sweep(a)
 	}
+	if before != nil && before.Wire.unsure { // it is not dropped
+		d.sweep(before)
+	}
 	if removed || earlier {
 		prev.Settle(driver.Removed)
 	} else {

@@ -20,6 +20,7 @@ var mutants = []judge.Mutant{
 	{"a late request is let come", "half.go", "return found || «!@ && »unsure", steps},
 	{"a refused claim that comes late stays", "half.go", "driver.Refused && w.unsure« && !@»", steps},
 	{"a dropped claim that comes late stays", "half.go", "err == nil && w.unsure «&& !@ »{", steps},
+	{"a predecessor's claim that comes late stays", "half.go", "before != nil && «!@ && »before.Wire.unsure", steps},
 	{"an expired lease stays", "half.go", "l != nil && «!@ && »distributed.Over(", steps},
 	{"a grant is as young as the look that finds it", "half.go", "!granted «|| @ »&& (news", schedules},
 	{"a look may come after its drop", "half.go", "if w.asking != nil «&& !@ »{", steps},

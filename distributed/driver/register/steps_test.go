@@ -234,6 +234,23 @@ func TestALateClaimIsRemoved(t *testing.T) {
 	}
 }
 
+// So it is if another request has released what the claim of the first was.
+func TestALateClaimOfAPredecessorIsRemoved(t *testing.T) {
+	inBubble(t, func(b bench) {
+		p := b.process(1)
+		p.l.hold("owners")
+		time.AfterFunc(2*time.Millisecond, func() { p.l.hold("") }) // its next tries are carried out
+		l := b.lease(p, distributed.Request{Instance: "a"})
+		require.NoError(t, b.lease(p, distributed.Request{Instance: "a", Prev: l}).Release(b.Context()))
+		b.after("dropped", p.client.Idle)
+		require.Zero(t, b.m.get("k"))
+		require.NoError(t, p.l.deliver())
+		require.NotZero(t, b.m.get("k"))
+		time.Sleep(distributed.ClaimWindow(simTTL))
+		require.Zero(t, b.m.get("k"))
+	})
+}
+
 // A look that is under way when its waiter leaves may queue it again, for its document was lost. The removal comes after it.
 func TestALeaveComesAfterTheLook(t *testing.T) {
 	inBubble(t, func(b bench) {
