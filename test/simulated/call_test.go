@@ -146,6 +146,9 @@ func (c *call) run() {
 	}
 	c.back(err)
 	c.answered(err)
+	if c.oneIn(4) {
+		c.process.look()
+	}
 }
 
 // back notes that the call has returned.
@@ -304,7 +307,11 @@ func (w *world) adopt(by *process, c *call, token wllock.Token) {
 		return
 	}
 	a := &call{process: by, n: c.n, rnd: c.rnd, keys: c.keys, stay: c.stay}
-	a.asks(time.Now().Add(leaseTTL))
+	deadline := time.Now().Add(leaseTTL)
+	if w.memory == nil {
+		deadline = deadline.Add(leaseTTL) // an Adopt over register waits for the Store, though its context has ended
+	}
+	a.asks(deadline)
 	a.noted = a.noted[:1] // it stands in no line
 	l, err := by.locker.Adopt(ctx, token)
 	by.wake()

@@ -15,7 +15,6 @@ import (
 type memoryView struct {
 	*memlock.Backend
 	*network
-	flaw string
 
 	leases map[distributed.Lease]bool // guarded by network.mu; those that memlock renews for this process
 }
@@ -67,14 +66,8 @@ func (v *memoryView) Enter(ctx context.Context, req distributed.Request) (lease 
 	if prev, ok := distributed.As[*leaseAt](req.Prev); ok {
 		v.with(func() { delete(v.leases, prev.inner) })
 	}
-	came := false
 	err = v.exchange(ctx, kind, func(once bool) error {
-		l, p, err := distributed.Lease(nil), distributed.Place(nil), error(nil)
-		if came { // for a second time
-			return nil
-		}
-		came = true
-		l, p, err = v.Backend.Enter(context.Background(), req)
+		l, p, err := v.Backend.Enter(context.Background(), req)
 		if once {
 			lease, place = l, p
 		} else {
@@ -124,13 +117,13 @@ func (v *memoryView) undo(l distributed.Lease, p distributed.Place) {
 
 // delivered is the grant of a place, when it comes.
 func (v *memoryView) delivered(l distributed.Lease) distributed.Lease {
-	f := v.draw("grant")
 	time.Sleep(v.below(longestTrip))
-	switch f {
-	case lost, late, unanswered, unreached: // the service says it again
+	when := "in time"
+	if v.isBad() && v.rnd.IntN(oneIn) == 0 { // the service has said it in vain, and says it again
 		time.Sleep(v.below(distributed.ClaimWindow(leaseTTL) / 2))
+		when = "late"
 	}
-	v.seen.note("grant: delivered")
+	v.seen.note("grant: " + when)
 	if v.isCut() {
 		l.Abandon()
 	}
@@ -178,7 +171,8 @@ type leaseAt struct {
 	distributed.Lease // ends it by release
 	inner             distributed.Lease
 	v                 *memoryView
-	first             uint64
+	first, last       uint64 // fences
+	drawn             int    // since the latest refill
 }
 
 // Unwrap is for distributed.As.
@@ -206,27 +200,43 @@ func (l *leaseAt) release(ctx context.Context) error {
 	return err
 }
 
+// reserve is how many fences a lease has until it is refilled. Those of memlock would last for a whole schedule.
+const reserve = 2
+
 // NextFence implements distributed.Lease.
-func (l *leaseAt) NextFence() (uint64, bool) {
-	f, ok := l.Lease.NextFence()
-	if l.v.flaw == flawFences && ok {
+func (l *leaseAt) NextFence() (f uint64, ok bool) {
+	l.v.with(func() {
+		if l.drawn >= reserve {
+			return
+		}
+		if f, ok = l.Lease.NextFence(); f != l.last { // a shared lease has one
+			l.drawn++
+		}
+		l.last = f
 		if l.first == 0 {
 			l.first = f
 		}
-		return l.first, ok
-	}
+		if l.v.flaw == flawFences {
+			f = l.first
+		}
+	})
 	return f, ok
 }
 
 // Refill implements distributed.Lease.
 func (l *leaseAt) Refill(ctx context.Context) error {
-	return l.v.exchange(ctx, "refill", func(bool) error { return l.inner.Refill(context.Background()) })
+	err := l.v.exchange(ctx, "refill", func(bool) error { return l.inner.Refill(context.Background()) })
+	if err == nil {
+		l.v.with(func() { l.drawn = 0 })
+	}
+	return err
 }
 
 // Downgrade implements distributed.Lease.
 func (l *leaseAt) Downgrade(ctx context.Context) error {
 	err := l.v.exchange(ctx, "downgrade", func(bool) error { return l.inner.Downgrade(context.Background()) })
 	if err == nil {
+		l.v.with(func() { l.drawn = 0 }) // its one fence is new
 		l.v.seen.note("state: downgraded")
 	}
 	return err

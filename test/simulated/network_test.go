@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -45,6 +46,7 @@ type network struct {
 	seen *seen
 	rnd  *rand.Rand     // may be used by all
 	late sync.WaitGroup // requests that come late, and what is repeated
+	flaw string
 
 	mu        sync.Mutex // guards all below
 	bad       bool       // weather
@@ -92,13 +94,19 @@ func (n *network) isDead() (is bool) {
 	return is
 }
 
+// isBad reports whether the weather is.
+func (n *network) isBad() (is bool) {
+	n.with(func() { is = n.bad })
+	return is
+}
+
 // isCut reports whether nothing arrives for so long that leases are not renewed.
 func (n *network) isCut() (is bool) {
 	n.with(func() { is = n.dead || time.Now().Before(n.cut) || time.Now().Before(n.still) })
 	return is
 }
 
-// draw draws the fate of a request.
+// draw draws the fate of a request. What the service cannot tell from another request is not doubled.
 func (n *network) draw(kind string) (f fate) {
 	n.with(func() {
 		switch {
@@ -108,7 +116,9 @@ func (n *network) draw(kind string) (f fate) {
 		case n.dead, n.away, time.Now().Before(n.cut):
 			f = lost
 		case n.bad && n.rnd.IntN(oneIn) == 0:
-			f = drawn[n.rnd.IntN(len(drawn))]
+			if f = drawn[n.rnd.IntN(len(drawn))]; f == doubled && strings.HasPrefix(kind, "enter") {
+				f = answered
+			}
 		default:
 			f = answered
 		}
@@ -134,6 +144,9 @@ func pause(ctx context.Context, d time.Duration) bool {
 func (n *network) exchange(ctx context.Context, kind string, do func(once bool) error) error {
 	n.wake()
 	f, sent := n.draw(kind), time.Now()
+	if n.flaw == flawDeaf {
+		ctx = context.WithoutCancel(ctx)
+	}
 	err := n.send(ctx, f, do)
 	n.wake()
 	now := time.Now()
@@ -141,10 +154,14 @@ func (n *network) exchange(ctx context.Context, kind string, do func(once bool) 
 	if errors.Is(err, distributed.ErrUnavailable) {
 		x.Err = err
 	}
-	if ctx.Err() != nil && err != nil {
-		return err // its sender did not wait for it, which says nothing
+	switch {
+	case ctx.Err() == nil || err == nil:
+		n.report(x)
+	case kind == "echo": // the judge of outages has waited long enough
+		n.failed()
+	default: // its sender did not wait for it, which says nothing of the service
+		n.with(func() { n.trouble = now })
 	}
-	n.report(x)
 	return err
 }
 
@@ -215,10 +232,7 @@ func (n *network) report(x distributed.Exchange) {
 				n.trouble = now
 			}
 		default:
-			n.trouble = now
-			if n.failing.IsZero() {
-				n.failing = now
-			}
+			n.fails(now)
 		}
 		for i := range n.observed {
 			if f := n.observers[i]; f != nil {
@@ -228,6 +242,17 @@ func (n *network) report(x distributed.Exchange) {
 	})
 	for _, f := range told {
 		f(x)
+	}
+}
+
+// failed notes an exchange without an answer.
+func (n *network) failed() { n.with(func() { n.fails(time.Now()) }) }
+
+// fails is failed for one that holds mu.
+func (n *network) fails(now time.Time) {
+	n.trouble = now
+	if n.failing.IsZero() {
+		n.failing = now
 	}
 }
 

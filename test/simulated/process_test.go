@@ -29,11 +29,12 @@ type process struct {
 // newProcess opens a process. What differs from process to process is drawn.
 func (w *world) newProcess(i int) *process {
 	p := &process{network: newNetwork(w.seed, uint64(i), w.seen), name: fmt.Sprint("p", i), w: w}
+	p.flaw = w.flaw
 	p.inside.all = map[*call]*wllock.Held{}
 	p.bad = !w.calm
 	var opts []wllock.Option
 	if w.memory != nil {
-		p.view = &memoryView{Backend: w.memory, network: p.network, flaw: w.flaw}
+		p.view = &memoryView{Backend: w.memory, network: p.network}
 	} else {
 		p.view = newDocumentsView(w.documents, p.network)
 		opts = append(opts, wllock.WithOwnedBackend())
@@ -49,7 +50,11 @@ func (w *world) newProcess(i int) *process {
 	case 1:
 		opts = append(opts, wllock.WithLinger(p.below(leaseTTL/4)))
 	}
-	l, err := wllock.New("sim", p.view, opts...)
+	backend := p.view
+	if w.calm {
+		backend = noted{p.view.(distributed.Observable), p}
+	}
+	l, err := wllock.New("sim", backend, opts...)
 	if err != nil {
 		panic(err)
 	}

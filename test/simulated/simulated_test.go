@@ -17,10 +17,10 @@ func TestMain(m *testing.M) {
 }
 
 // play plays one schedule in a bubble, and returns what is wrong with it.
-func play(t *testing.T, seed uint64, s *seen, flaw string) (kind string, wrong []string) {
+func play(t *testing.T, seed uint64, s *seen, service, flaw string) (kind string, wrong []string) {
 	var w *world
 	synctest.Test(t, func(*testing.T) {
-		w = newWorld(seed, s, flaw)
+		w = newWorld(seed, s, service, flaw)
 		w.play()
 	})
 	return w.kind(), w.judge()
@@ -30,7 +30,7 @@ func play(t *testing.T, seed uint64, s *seen, flaw string) (kind string, wrong [
 func TestAnySchedule(t *testing.T) {
 	s := newSeen()
 	testseed.Each(t, 300, func(seed uint64) {
-		if kind, wrong := play(t, seed, s, ""); len(wrong) > 0 {
+		if kind, wrong := play(t, seed, s, "", ""); len(wrong) > 0 {
 			t.Errorf("seed %d, %s:\n%s", seed, kind, strings.Join(wrong, "\n"))
 		}
 	})

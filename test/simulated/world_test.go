@@ -18,8 +18,8 @@ import (
 const (
 	leaseTTL   = time.Second
 	processes  = 3
-	calls      = 36
-	lasting    = 6 * leaseTTL // in which all calls come
+	calls      = 40
+	lasting    = 4 * leaseTTL // in which all calls come
 	permitsKey = "p"
 	// recovery is how long it may take until a process knows that the service is back: rule O2.
 	recovery = 2 * time.Second
@@ -46,16 +46,15 @@ type world struct {
 	wrong   []string
 }
 
-// newWorld draws what kind of schedule a seed is.
-func newWorld(seed uint64, s *seen, flaw string) *world {
+// newWorld draws what kind of schedule a seed is. service is "memlock", "register", or "": one of them.
+func newWorld(seed uint64, s *seen, service, flaw string) *world {
 	w := &world{seed: seed, rnd: testseed.Shared(seed, 1<<32), seen: s, flaw: flaw, data: data{of: map[string]datum{}}}
 	w.history.Ends = map[string]int64{}
 	kind := w.rnd.IntN(6)
 	w.calm, w.local = kind < 2, w.rnd.IntN(3) == 0
-	switch {
-	case isOfDocuments(flaw), flaw == "" && kind%2 == 0:
+	if service == "register" || service == "" && kind%2 == 0 {
 		w.documents = &documents{all: map[string]document{}, flaw: flaw}
-	default:
+	} else {
 		w.memory = memlock.New()
 	}
 	for i := range processes {
@@ -108,6 +107,7 @@ func (w *world) play() {
 	if !w.calm {
 		w.callers.Go(w.disturb)
 	}
+	w.callers.Go(w.look)
 	w.callers.Wait()
 	for _, p := range w.procs {
 		p.wake()
@@ -123,21 +123,29 @@ func (w *world) disturb() {
 	for range 1 + w.rnd.IntN(4) {
 		time.Sleep(long())
 		p := w.procs[w.rnd.IntN(processes)]
-		switch w.rnd.IntN(5) {
-		case 0:
+		switch w.rnd.IntN(6) {
+		case 0, 1:
 			p.standStill(long())
-		case 1:
+		case 2, 3:
 			p.cutOff(long())
-		case 2:
+		case 4:
 			if p != w.procs[0] && !p.isDead() {
 				p.die()
 			}
 		default:
-			d := 2 * long()
 			w.away(true)
-			time.Sleep(d)
+			time.Sleep(2 * long())
 			w.away(false)
 		}
+	}
+}
+
+// look looks at the locks of a process now and then.
+func (w *world) look() {
+	rnd := rand.New(rand.NewPCG(w.seed, 999))
+	for range 20 {
+		time.Sleep(time.Duration(rnd.Int64N(int64(lasting / 8))))
+		w.procs[rnd.IntN(processes)].look()
 	}
 }
 
