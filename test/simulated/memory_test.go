@@ -89,7 +89,7 @@ func (v *memoryView) Enter(ctx context.Context, req distributed.Request) (lease 
 	v.seen.note(kind + ": queued")
 	if v.flaw == flawOrder {
 		_ = place.Leave(context.Background())
-		time.Sleep(longestTrip)
+		pause(ctx, longestTrip)
 		if lease, place, err = v.Backend.Enter(context.Background(), req); err != nil || lease != nil {
 			return v.granted(lease), nil, err
 		}

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/testseed"
 )
 
@@ -26,13 +27,25 @@ func play(t *testing.T, seed uint64, s *seen, service, flaw string) (kind string
 	return w.kind(), w.judge()
 }
 
-// TestAnySchedule plays some hundred schedules.
-func TestAnySchedule(t *testing.T) {
+// schedules plays so many, and requires that they have come by all that they can come by.
+func schedules(t *testing.T, n int, long bool) {
 	s := newSeen()
-	testseed.Each(t, 300, func(seed uint64) {
+	all := testseed.Each(t, n, func(seed uint64) {
 		if kind, wrong := play(t, seed, s, "", ""); len(wrong) > 0 {
 			t.Errorf("seed %d, %s:\n%s", seed, kind, strings.Join(wrong, "\n"))
 		}
 	})
 	t.Logf("seen:\n%s", strings.Join(s.lines(), "\n"))
+	if all {
+		s.requires(t, long)
+	}
+}
+
+// TestAnySchedule plays some schedules.
+func TestAnySchedule(t *testing.T) { schedules(t, 200, false) }
+
+// TestManySchedules plays thousands, or with WLLOCK_LONG=1 100,000.
+func TestManySchedules(t *testing.T) {
+	testscope.Long(t, "plays thousands of schedules")
+	schedules(t, testscope.Scale(5000, 100_000), true)
 }

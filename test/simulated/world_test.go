@@ -177,9 +177,8 @@ func (w *world) close() {
 		all.Go(p.close)
 	}
 	all.Wait()
-	if w.calm {
-		time.Sleep(leaseTTL / 2) // what stays taken, or is detached, has ended
-		time.Sleep(leaseTTL)
+	if w.calm { // all releases were answered, and what stays taken, or is detached, has ended in the time of recovery
+		time.Sleep(2 * longestTrip)
 	} else {
 		time.Sleep(served)
 	}
