@@ -67,7 +67,7 @@ func (c *call) draw() {
 	case exclusive && c.oneIn(12):
 		c.stays = true
 		c.opts = append(c.opts, wllock.WithHoldAtLeast(c.below(leaseTTL/8)))
-	case exclusive && c.oneIn(12):
+	case exclusive && c.oneIn(8):
 		c.detaches = true
 	}
 	if c.oneIn(6) {
@@ -302,7 +302,7 @@ func (c *call) detach(ctx context.Context) error {
 func (w *world) adopt(by *process, c *call, token wllock.Token) {
 	ctx, cancel := context.WithTimeout(context.Background(), leaseTTL)
 	defer cancel()
-	if c.oneIn(4) {
+	if c.oneIn(3) {
 		by.result("release of a token", by.locker.ReleaseToken(ctx, token))
 		return
 	}

@@ -21,7 +21,7 @@ var answers = []string{
 	"detach: answered", "adopt: answered", "discard: answered", "enter without wait: answered",
 
 	"call: ok", "call: held", "call: wait timeout", "call: canceled", "call: queue full", "call: unavailable", "call: lease lost",
-	"adopt: ok", "adopt: unavailable", "release of a token: ok",
+	"adopt: ok", "release of a token: ok",
 
 	"fault: a process dies", "fault: a process is cut off", "fault: a process stands still", "fault: the service is away",
 
@@ -32,7 +32,7 @@ var answers = []string{
 
 // rare are further ones, which thousands of schedules show.
 var rare = []string{
-	"call: lock time max", "adopt: lease lost", "release of a token: unavailable", "state: became degraded", "state: a late writer was refused",
+	"call: lock time max", "adopt: lease lost", "adopt: unavailable", "release of a token: unavailable", "state: became degraded", "state: a late writer was refused",
 }
 
 // requires fails if something was never seen.

@@ -90,8 +90,12 @@ func (v *memoryView) Enter(ctx context.Context, req distributed.Request) (lease 
 	if v.flaw == flawOrder {
 		_ = place.Leave(context.Background())
 		pause(ctx, longestTrip)
-		if lease, place, err = v.Backend.Enter(context.Background(), req); err != nil || lease != nil {
-			return v.granted(lease), nil, err
+		lease, place, err = v.Backend.Enter(context.Background(), req)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case lease != nil:
+			return v.granted(lease), nil, nil
 		}
 	}
 	return nil, wrap.Place(&placeAt{place, v, req.TTL}, v.delivered), nil

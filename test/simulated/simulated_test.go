@@ -42,7 +42,7 @@ func schedules(t *testing.T, n int, long bool) {
 }
 
 // TestAnySchedule plays some schedules.
-func TestAnySchedule(t *testing.T) { schedules(t, 200, false) }
+func TestAnySchedule(t *testing.T) { schedules(t, 150, false) }
 
 // TestManySchedules plays thousands, or with WLLOCK_LONG=1 100,000.
 func TestManySchedules(t *testing.T) {
