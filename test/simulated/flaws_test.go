@@ -11,7 +11,6 @@ import (
 const (
 	flawExcludes = "no process excludes another"
 	flawPermits  = "one permit too many"
-	flawOrder    = "a place goes to the end of the queue"
 	flawGhost    = "what a request without an answer has brought stays"
 	flawExpires  = "a lease ends at the service before its time"
 	flawRelease  = "a release is answered and not carried out"
@@ -28,7 +27,7 @@ const (
 
 var (
 	flawsOfMemory = []string{
-		flawExcludes, flawPermits, flawOrder, flawGhost, flawExpires, flawRelease, flawFences, flawLeave, flawDeaf,
+		flawExcludes, flawPermits, flawGhost, flawExpires, flawRelease, flawFences, flawLeave, flawDeaf,
 	}
 	flawsOfDocuments = []string{flawPutCompares, flawDeleteCompares, flawConflict, flawForgets}
 )

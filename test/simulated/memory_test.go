@@ -87,17 +87,6 @@ func (v *memoryView) Enter(ctx context.Context, req distributed.Request) (lease 
 		return v.granted(lease), nil, nil
 	}
 	v.seen.note(kind + ": queued")
-	if v.flaw == flawOrder {
-		_ = place.Leave(context.Background())
-		pause(ctx, longestTrip)
-		lease, place, err = v.Backend.Enter(context.Background(), req)
-		switch {
-		case err != nil:
-			return nil, nil, err
-		case lease != nil:
-			return v.granted(lease), nil, nil
-		}
-	}
 	return nil, wrap.Place(&placeAt{place, v, req.TTL}, v.delivered), nil
 }
 
