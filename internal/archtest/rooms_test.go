@@ -150,6 +150,7 @@ var outsides = map[string]outside{
 		etcdClient, "go.uber.org/zap", mysqlClient, postgresClient, sqlite, "github.com/HdrHistogram/hdrhistogram-go", "golang.org/x/sys",
 		"golang.org/x/sync",
 	}},
-	"test":         {program: true},
-	"test/history": {program: true, imports: []string{"github.com/anishathalye/porcupine", "golang.org/x/sys"}},
+	"test":           {program: true},
+	"test/simulated": {program: true},
+	"test/history":   {program: true, imports: []string{"github.com/anishathalye/porcupine", "golang.org/x/sys"}},
 }

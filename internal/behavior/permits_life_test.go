@@ -294,6 +294,31 @@ func TestDrainWaitsForPermitsWithoutALease(t *testing.T) { // rules P6 and T9
 	}
 }
 
+// What a drain has got without a lease is of no use when the backend is back before its permits are gone.
+func TestDrainIsNotAdmittedWithoutALeaseAfterTheOutage(t *testing.T) { // rules P6 and O4
+	scene(t, "another process has the lock", func(t *testing.T, l *wllock.Locker, b *memlock.Backend) {
+		other := lockerOn(t, b)
+		b.Partition(true)
+		permit := comes(t, l, two, forever)
+		time.Sleep(2 * ttl)
+		require.True(t, permit.held.Degraded())
+		writer := comes(t, l)
+		time.Sleep(ttl)
+		b.Partition(false)
+		time.Sleep(2 * ttl)
+		elsewhere := comes(t, other)
+		leaves(permit)
+		time.Sleep(ttl)
+		require.Equal(t, []string{"in", "waiting"}, are(elsewhere, writer))
+		leaves(elsewhere)
+		require.Equal(t, "in", writer.state())
+		require.False(t, writer.held.Degraded())
+		leaves(writer)
+		time.Sleep(ttl)
+		nothingLeft(t, b, l, other)
+	}, wllock.WithOutage(wllock.LocalOnly))
+}
+
 func TestDrainThatEndsBeforeOnesOwnPermits(t *testing.T) { // rules P6 and T3
 	for state, end := range map[string]func(*wllock.Locker, *guest){
 		"canceled": func(_ *wllock.Locker, g *guest) { g.end() },

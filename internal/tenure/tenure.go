@@ -292,11 +292,12 @@ func (t *Tenure) fresh(ctx context.Context, u *Use, ask Ask, d decision) error {
 	if ask.TTL > 0 && err == nil {
 		now, err = t.own(ctx, ask, lease)
 	}
-	left, _ := lease.At(now)
+	left, healthy := lease.At(now)
+	useless := !healthy && degraded(lease) // its outage is over, or not old enough: others may have the lock (rule O4)
 	t.mu.Lock()
 	t.mode, t.limit, t.place = ask.Mode, ask.Limit, nil
 	t.current = current{lease: lease, fenceless: fenceless, draining: ask.TTL > 0}
-	if errors.Is(err, distributed.ErrLeaseLost) || err == ErrBehind {
+	if errors.Is(err, distributed.ErrLeaseLost) || err == ErrBehind || err == nil && useless {
 		t.current.draining, err = true, nil
 	} else if err == nil && left > 0 && !t.group.closed() {
 		t.admit(u, ask.Mode, fence, now)

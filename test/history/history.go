@@ -136,12 +136,14 @@ func (h *History) add(calls map[int64]*Call, e Event, first bool) error {
 	case e.What == Ask || c == nil || c.Back > 0:
 		return fmt.Errorf("%q of call %d, which was never asked, twice, or is back", e.What, e.Call)
 	default:
-		return c.add(e)
+		return c.Note(e)
 	}
 	return nil
 }
 
-func (c *Call) add(e Event) error {
+// Note adds a line that follows the question. Its time is by any clock, the same for all calls of a History. A simulation without journals calls it
+// for each step, at its own time.
+func (c *Call) Note(e Event) error {
 	switch e.What {
 	case Queued:
 		c.Queued = e.At
