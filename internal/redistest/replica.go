@@ -2,8 +2,10 @@ package redistest
 
 import (
 	"net"
-	"strings"
 	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // Replicated is a primary with a replica, and a proxy on the way of what is replicated.
@@ -15,20 +17,22 @@ type Replicated struct {
 // StartReplicated starts both, and waits until the replica follows.
 func StartReplicated(t testing.TB) *Replicated {
 	t.Helper()
-	p := Start(t, "--repl-diskless-sync-delay", "0")
+	p := Start(t, "--repl-diskless-sync", "no") // with it the primary waits, and then for the first acknowledgement, of each second
 	r := &Replicated{Primary: p, Link: NewProxy(t, p.Addr), Replica: Start(t)}
 	r.Follow()
 	return r
 }
 
-// Follow makes the replica one again, of what the primary has, and waits until it follows.
+// Follow has the replica be one, of what the primary has now, and waits until it acknowledges what that writes.
 func (r *Replicated) Follow() {
 	r.Primary.t.Helper()
 	host, port, _ := net.SplitHostPort(r.Link.Addr)
 	r.Replica.Do("REPLICAOF", host, port)
+	c := redis.NewClient(&redis.Options{Addr: r.Primary.Addr, PoolSize: 1}) // WAIT is about its own connection
+	defer func() { _ = c.Close() }()
+	ctx := r.Primary.t.Context()
 	Eventually(r.Primary.t, readyWait, "the replica follows", func() bool {
-		info, _ := r.Primary.Do("INFO", "replication").(string)
-		return strings.Contains(info, "state=online")
+		return c.Set(ctx, "followed", "", time.Second).Err() == nil && c.Do(ctx, "WAIT", 1, 100).Val() == int64(1)
 	})
 }
 
