@@ -19,12 +19,12 @@ func StartReplicated(t testing.TB) *Replicated {
 	t.Helper()
 	p := Start(t, "--repl-diskless-sync", "no") // with it the primary waits, and then for the first acknowledgement, of each second
 	r := &Replicated{Primary: p, Link: NewProxy(t, p.Addr), Replica: Start(t)}
-	r.Follow()
+	r.Follow(1)
 	return r
 }
 
-// Follow has the replica be one, of what the primary has now, and waits until it acknowledges what that writes.
-func (r *Replicated) Follow() {
+// Follow has the replica be one, of what the primary has now, and waits until so many replicas acknowledge what that writes.
+func (r *Replicated) Follow(replicas int) {
 	r.Primary.t.Helper()
 	host, port, _ := net.SplitHostPort(r.Link.Addr)
 	r.Replica.Do("REPLICAOF", host, port)
@@ -32,7 +32,7 @@ func (r *Replicated) Follow() {
 	defer func() { _ = c.Close() }()
 	ctx := r.Primary.t.Context()
 	Eventually(r.Primary.t, readyWait, "the replica follows", func() bool {
-		return c.Set(ctx, "followed", "", time.Second).Err() == nil && c.Do(ctx, "WAIT", 1, 100).Val() == int64(1)
+		return c.Set(ctx, "followed", "", time.Second).Err() == nil && c.Do(ctx, "WAIT", replicas, 100).Val() == int64(replicas)
 	})
 }
 
