@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"crypto/rand"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -162,6 +163,39 @@ func TestReplicaAcksThatCannotBe(t *testing.T) {
 	u := newUser(t, open(t, r.Primary.Addr, WithReplicaAcks(1, time.Second)))
 	require.ErrorContains(t, u.lasting(time.Second).fails(t.Context(), key(t)), "and replicas that may take 1s: use at least 1.")
 	release(t, u.lasting(1500*time.Millisecond).lease(key(t)))
+}
+
+// In a cluster the node of the key is asked, also when the key has moved there. A node without replicas refuses its locks, and those of no other.
+func TestNodesOfAClusterAcknowledgeTheirOwn(t *testing.T) {
+	testscope.Long(t, "starts a cluster")
+	t.Parallel()
+	c := redistest.StartCluster(t)
+	const key = "acks:k:1"
+	slot, from, to := aMove(c, key)
+	replica := c.AddReplica(from)
+	u := newUser(t, with(t, c.Client(), WithReplicaAcks(1, ackTime))).lasting(5 * time.Second)
+	var elsewhere string
+	for i := 0; elsewhere == ""; i++ {
+		if of, _ := c.Owner(fmt.Sprint("acks:k:", i)); of != from {
+			elsewhere = fmt.Sprint("acks:k:", i)
+		}
+	}
+	has := func(s *redistest.Server) bool {
+		keys, _ := s.Do("CLUSTER", "COUNTKEYSINSLOT", slot).(int64)
+		return keys > 0
+	}
+	l := u.get(key)
+	require.True(t, has(replica))
+	release(t, l)
+	unackedBy(t, u.fails(t.Context(), elsewhere))
+	replica2 := c.AddReplica(to)
+	move(slot, from, to, 0)
+	for range 3 {
+		l = u.get(key)
+		require.True(t, has(replica2))
+		require.False(t, has(replica))
+		release(t, l)
+	}
 }
 
 // What the option is for, and what it does not do: the primary is cut off and killed soon after a grant, and a replica that is a little behind is

@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"fmt"
 	"net"
 	"testing"
 	"time"
@@ -28,11 +29,18 @@ func (r *Replicated) Follow(replicas int) {
 	r.Primary.t.Helper()
 	host, port, _ := net.SplitHostPort(r.Link.Addr)
 	r.Replica.Do("REPLICAOF", host, port)
-	c := redis.NewClient(&redis.Options{Addr: r.Primary.Addr, PoolSize: 1}) // WAIT is about its own connection
+	r.Primary.followedBy(replicas)
+}
+
+// followedBy waits until so many replicas acknowledge what is written. A node of a cluster takes keys of its slots only.
+func (s *Server) followedBy(replicas int) {
+	s.t.Helper()
+	c := redis.NewClient(&redis.Options{Addr: s.Addr, PoolSize: 1}) // WAIT is about its own connection
 	defer func() { _ = c.Close() }()
-	ctx := r.Primary.t.Context()
-	Eventually(r.Primary.t, readyWait, "the replica follows", func() bool {
-		return c.Set(ctx, "followed", "", time.Second).Err() == nil && c.Do(ctx, "WAIT", replicas, 100).Val() == int64(replicas)
+	n, ctx := 0, s.t.Context()
+	Eventually(s.t, readyWait, "the replicas follow", func() bool {
+		n++
+		return c.Set(ctx, fmt.Sprint("followed", n), "", time.Second).Err() == nil && c.Do(ctx, "WAIT", replicas, 100).Val() == int64(replicas)
 	})
 }
 
