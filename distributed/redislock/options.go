@@ -125,7 +125,7 @@ const mostAckTime = time.Minute
 //
 // Each lease costs one more script and a WAIT, which leases of one moment share, over connections of their own. A lease that another process hands
 // over is acknowledged likewise before its caller gets it. So is one that is detached (distributed.Transferer). Renewals are not, because what
-// they would lose makes no lock free at once. A lease TTL has to be about 1.5 timeouts at least, or Enter refuses it.
+// they would lose makes no lock free at once. A lease TTL has to be about 1.1 timeouts at least, or Enter refuses it.
 //
 // The user needs the rule +wait. Ping tells of too few replicas. An n below 1 is refused, and so is a timeout that is not positive, or above a
 // minute. Redlock has no such option: its servers are independent, and a majority of them is what keeps a lease.
