@@ -31,6 +31,8 @@ type Config struct {
 	RedisPasswordFile   string        `split_words:"true"`
 	RedisKey            KeyPattern    `split_words:"true" default:"{system}:{name}:{key}"`
 	RedisInteropGap     time.Duration `split_words:"true" default:"0s"`
+	RedisReplicaAcks    int           `split_words:"true" default:"0"`
+	RedisAcksWithin     time.Duration `split_words:"true" default:"500ms"`
 
 	openers map[string]Opener // by scheme; never changed, see WithOpener
 }

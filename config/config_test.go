@@ -35,6 +35,8 @@ func TestFromEnvReadsEveryVariable(t *testing.T) {
 		"WLLOCK_REDIS_PASSWORD_FILE":   file,
 		"WLLOCK_REDIS_KEY":             "{name}:{key}",
 		"WLLOCK_REDIS_INTEROP_GAP":     "25ms",
+		"WLLOCK_REDIS_REPLICA_ACKS":    "2",
+		"WLLOCK_REDIS_ACKS_WITHIN":     "100ms",
 	})
 	got, err := config.FromEnv()
 	require.NoError(t, err)
@@ -46,6 +48,7 @@ func TestFromEnvReadsEveryVariable(t *testing.T) {
 		Linger: 5 * time.Millisecond, Wait: 2 * time.Second, Outage: config.LocalOnly, LongestTTL: 7 * time.Second,
 		RedisUsername: "locks", RedisPasswordFile: file,
 		RedisKey: "{name}:{key}", RedisInteropGap: 25 * time.Millisecond,
+		RedisReplicaAcks: 2, RedisAcksWithin: 100 * time.Millisecond,
 	}, got)
 }
 
@@ -125,6 +128,9 @@ func TestWrongSettings(t *testing.T) {
 		{"WLLOCK_REDIS_KEY", "{name}:{key}", "is set, but WLLOCK_BACKEND is not Redis"},
 		{"WLLOCK_REDIS_INTEROP_GAP", "-1s", "-1s is less than 0s"},
 		{"WLLOCK_REDIS_INTEROP_GAP", "25ms", "is set, but WLLOCK_BACKEND is not Redis"},
+		{"WLLOCK_REDIS_REPLICA_ACKS", "-1", "-1 is less than 0"},
+		{"WLLOCK_REDIS_REPLICA_ACKS", "1", "is set, but WLLOCK_BACKEND is not Redis"},
+		{"WLLOCK_REDIS_ACKS_WITHIN", "0s", "0s is less than 1ms"},
 		{"WLLOCK_LEASE_TLT", "5s", "is not a setting; did you mean WLLOCK_LEASE_TTL?"},
 	} {
 		t.Run(test.variable+"="+test.value, func(t *testing.T) {
@@ -149,7 +155,7 @@ func TestAllVariablesAreReadByOneRule(t *testing.T) {
 		"WLLOCK_LEASE_TTL": "7s", "WLLOCK_MAX_HANDOFFS": "7", "WLLOCK_MAX_TENURE": "7s", "WLLOCK_LINGER": "7s", "WLLOCK_WAIT": "7s",
 		"WLLOCK_OUTAGE": "local", "WLLOCK_LONGEST_TTL": "7s", "WLLOCK_INSTANCE": "web", "WLLOCK_KEY_SECRET": "hunter2 hunter2 hunter2",
 		"WLLOCK_TLS_SERVER_NAME": "locks", "WLLOCK_REDIS_USERNAME": "locks", "WLLOCK_REDIS_PASSWORD": "hunter2", "WLLOCK_REDIS_KEY": "{name}:{key}",
-		"WLLOCK_REDIS_INTEROP_GAP": "7s",
+		"WLLOCK_REDIS_INTEROP_GAP": "7s", "WLLOCK_REDIS_REPLICA_ACKS": "7", "WLLOCK_REDIS_ACKS_WITHIN": "7ms",
 	}
 	setenv(t, values)
 	want, err := config.FromEnv()

@@ -117,4 +117,6 @@ func ExampleUsage() {
 	// WLLOCK_REDIS_PASSWORD_FILE                           /run/secrets/redis              file that contains the password
 	// WLLOCK_REDIS_KEY              {system}:{name}:{key}  {name}:{key}                    Redis key of a lock, to share it with clients that are not wllock
 	// WLLOCK_REDIS_INTEROP_GAP      0s                     25ms                            how long a released lock is left free for clients that are not wllock and poll; 0s: not at all
+	// WLLOCK_REDIS_REPLICA_ACKS     0                      1                               replicas that acknowledge a new lease before its caller gets it; 0: none
+	// WLLOCK_REDIS_ACKS_WITHIN      500ms                  500ms                           how long they may take
 }

@@ -1,8 +1,10 @@
 package config
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/wllock/wllock/distributed/redislock"
 	"github.com/wllock/wllock/internal/nametext"
@@ -69,18 +71,35 @@ func (c Config) redisKeyFault() string {
 	if wrong := c.RedisKey.fault(); wrong != "" {
 		return wrong
 	}
-	return c.interopFault()
+	return c.redisFault()
 }
 
 func (c Config) interopGapFault() string {
 	if wrong := atLeast(c.RedisInteropGap, 0); wrong != "" || c.RedisInteropGap == 0 {
 		return wrong
 	}
-	return c.interopFault()
+	return c.redisFault()
 }
 
-// interopFault returns why other clients cannot be reckoned with, or "".
-func (c Config) interopFault() string {
+func (c Config) replicaAcksFault() string {
+	if wrong := atLeast(c.RedisReplicaAcks, 0); wrong != "" || c.RedisReplicaAcks == 0 {
+		return wrong
+	}
+	return c.redisFault()
+}
+
+func (c Config) acksWithinFault() string {
+	switch wrong := atLeast(c.RedisAcksWithin, time.Millisecond); {
+	case wrong != "":
+		return wrong
+	case c.RedisReplicaAcks > 0 && c.RedisAcksWithin > c.LeaseTTL/2:
+		return fmt.Sprintf("%v is more than half of WLLOCK_LEASE_TTL, %v", c.RedisAcksWithin, c.LeaseTTL)
+	}
+	return ""
+}
+
+// redisFault returns why the backend cannot have what only redislock has, or "".
+func (c Config) redisFault() string {
 	u, err := c.Backend.Parse()
 	if err != nil { // a problem of its own
 		return ""

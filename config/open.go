@@ -190,6 +190,9 @@ func openMemory(_ context.Context, u *url.URL) (distributed.Backend, error) {
 func (c Config) redisOpener(log *slog.Logger) Opener {
 	opts := redisOptions(c, log, redislock.WithPasswordFile, redislock.WithInstance, redislock.WithLogger)
 	opts = append(append(opts, c.RedisKey.options(c.SystemName)...), redislock.WithInteropGap(c.RedisInteropGap))
+	if c.RedisReplicaAcks > 0 {
+		opts = append(opts, redislock.WithReplicaAcks(c.RedisReplicaAcks, c.RedisAcksWithin))
+	}
 	return openurl.Opener(redislock.Open, opts)
 }
 

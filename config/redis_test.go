@@ -139,8 +139,10 @@ func TestOpenWithTheKeysOfOthers(t *testing.T) {
 	c.RedisKey, c.SystemName = "{system}:{key}", "mall"
 	_, err = c.Open(t.Context())
 	require.ErrorContains(t, err, "the user lacks the ACL rule ~mall:*")
-	c.Backend = config.NewURL("redlock://a,b,c")
+	c.Backend, c.RedisReplicaAcks, c.RedisAcksWithin = config.NewURL("redlock://a,b,c"), 1, c.LeaseTTL/2+1
 	_, err = c.Open(t.Context())
+	require.ErrorContains(t, err, "WLLOCK_REDIS_REPLICA_ACKS is set, but WLLOCK_BACKEND is Redlock")
+	require.ErrorContains(t, err, "is more than half of WLLOCK_LEASE_TTL")
 	require.ErrorContains(t, err, "WLLOCK_REDIS_KEY is set, but WLLOCK_BACKEND is Redlock")
 	require.ErrorContains(t, err, "WLLOCK_REDIS_INTEROP_GAP is set, but WLLOCK_BACKEND is Redlock")
 }

@@ -146,6 +146,16 @@ var settings = []setting{
 		means:   "how long a released lock is left free for clients that are not wllock and poll; 0s: not at all",
 		allowed: "a duration, not negative; above 0s if WLLOCK_BACKEND is Redis, not Redlock",
 		check:   Config.interopGapFault,
+	}, {
+		field: "RedisReplicaAcks", variable: "WLLOCK_REDIS_REPLICA_ACKS", example: "1",
+		means:   "replicas that acknowledge a new lease before its caller gets it; 0: none",
+		allowed: "a whole number, not negative; above 0 if WLLOCK_BACKEND is Redis, not Redlock",
+		check:   Config.replicaAcksFault,
+	}, {
+		field: "RedisAcksWithin", variable: "WLLOCK_REDIS_ACKS_WITHIN", example: "500ms",
+		means:   "how long they may take",
+		allowed: "a duration, 1ms or more, at most half of WLLOCK_LEASE_TTL",
+		check:   Config.acksWithinFault,
 	},
 }
 

@@ -156,12 +156,12 @@ func (a *Attempt[W]) entered(s Standing, err error) (distributed.Lease, distribu
 	return nil, place[W]{a}, nil
 }
 
-// grant delivers the lease to a place. With little time left it is claimed first. The caller holds mu.
+// grant delivers the lease to a place. With little time left, or by a Claimer, it is claimed first. The caller holds mu.
 func (a *Attempt[W]) grant(s Standing) {
 	if s.Sent.IsZero() {
 		s.Sent = a.since
 	}
-	if a.late(s) {
+	if a.b.claimer != nil || a.late(s) {
 		a.state = claiming
 		a.b.Go(func() { a.claim(s) })
 		return

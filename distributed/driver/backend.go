@@ -21,6 +21,7 @@ type Backend[W any] struct {
 
 	driver  Driver[W]
 	renewer Renewer[W] // nil: there are Sessions
+	claimer Claimer[W] // nil: grants are claimed in the background, while there is time
 	set     Settings
 	base    time.Time                  // what the grid of looks is counted from
 	last    atomic.Uint64              // the number of the latest attempt
@@ -36,6 +37,7 @@ type Backend[W any] struct {
 func New[W any](d Driver[W], set Settings) *Backend[W] {
 	b := &Backend[W]{driver: d, set: set, base: time.Now(), lanes: map[*Lane[W]]struct{}{}}
 	b.renewer, _ = d.(Renewer[W])
+	b.claimer, _ = d.(Claimer[W])
 	b.last.Store(uint64(b.base.UnixMicro())) // so that numbers grow even if the name of a process is used again
 	b.due = deadline.New(b.lookDue)
 	return b
@@ -116,20 +118,20 @@ func (b *Backend[W]) enterApart(ctx context.Context, a *Attempt[W]) (distributed
 // ask makes a request that its lane knows of.
 func (b *Backend[W]) ask(ctx context.Context, a *Attempt[W], prev *Prev[W]) (distributed.Lease, distributed.Place, error) {
 	defer a.Lane.asked()
-	s, err := b.claimed(ctx, a, "enter", func() (Standing, error) { return b.driver.Enter(ctx, a, prev) })
+	s, err := b.claimed(ctx, a, "enter", b.claimer != nil, func() (Standing, error) { return b.driver.Enter(ctx, a, prev) })
 	if err != nil && !errors.Is(err, ErrOver) {
 		prev.GiveUp() // first: the service may remember only the latest that has ended
 	}
 	return a.entered(s, err)
 }
 
-// claimed makes a request. A grant with little time left is claimed before anybody gets it (rule C4).
-func (b *Backend[W]) claimed(ctx context.Context, a *Attempt[W], what string, request func() (Standing, error)) (Standing, error) {
+// claimed makes a request. A grant with little time left is claimed before anybody gets it (rule C4), or any grant.
+func (b *Backend[W]) claimed(ctx context.Context, a *Attempt[W], what string, any bool, request func() (Standing, error)) (Standing, error) {
 	s, err := request()
-	if err == nil && s.Kind == Granted && a.late(s) {
+	if err == nil && s.Kind == Granted && (any || a.late(s)) {
 		s.claimed = true
 		if s.Sent, err = a.renewNow(ctx, a.Window); errors.Is(err, distributed.ErrLeaseLost) {
-			err = distributed.Unavailable(b.set.Name+": "+what, keyless.Errorf("answers take longer than the claim window of %v", a.Window))
+			err = distributed.Unavailable(b.set.Name+": "+what, keyless.Errorf("the grant is gone: answers take longer than the claim window of %v, or the service has lost it", a.Window))
 		}
 	}
 	return s, err

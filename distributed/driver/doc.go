@@ -49,7 +49,8 @@
 //	dropping          Prev of an Enter, Settings.Twice   adopted   the first answer counts, but for a Drop that has found nothing
 //	ending, dropping  the session is over                over      nothing of it is left
 //
-// A grant that lies in the channel is unread. A claim is a Renew before there is a lease: of a pushed grant (claiming), or inside Enter.
+// A grant that lies in the channel is unread. A claim is a Renew before there is a lease: of a pushed grant (claiming), or inside Enter. A Claimer
+// has each grant of an Enter claimed so, with much time left, too.
 //
 // In a lane without a Session the service forgets by itself what is gone, lost or was not dropped in time. So where the table says ending, that
 // is over there.

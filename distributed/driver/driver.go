@@ -55,6 +55,15 @@ type Renewer[W any] interface {
 	ClaimTime(a *Attempt[W]) time.Duration
 }
 
+// Claimer is a Renewer that claims each grant of an Enter before anybody gets it, however much time is left of it.
+type Claimer[W any] interface {
+	Renewer[W]
+	// Claim is the first Renew of a grant. It repeats what was not answered, for so long at most, and returns when it sent the question that was
+	// answered. ErrLeaseLost: nothing is there to claim. After another error the Backend drops the attempt. Of a grant that was delivered to a place
+	// the error is lost, and the place with it: the next Enter may return it.
+	Claim(ctx context.Context, a *Attempt[W], most time.Duration) (sent time.Time, err error)
+}
+
 // Session keeps all leases of a lane alive. Its methods are called at every turn and must not block.
 type Session interface {
 	// Until is the time up to which the session lives at least, by the clocks of this machine (rule K4).

@@ -48,9 +48,7 @@ func (a *Attempt[W]) late(s Standing) bool {
 func (ln *Lane[W]) sendRenewals(ctx context.Context, some []*Attempt[W]) {
 	note := func() {
 		for _, a := range some {
-			a.mu.Lock()
-			a.heard = time.Now()
-			a.mu.Unlock()
+			a.hear()
 		}
 	}
 	note()
@@ -58,9 +56,20 @@ func (ln *Lane[W]) sendRenewals(ctx context.Context, some []*Attempt[W]) {
 	ln.b.renewer.Renew(ctx, some)
 }
 
+func (a *Attempt[W]) hear() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.heard = time.Now()
+}
+
 // renewNow renews out of turn, until that is answered or so much time has passed, and returns when it was sent. ErrLeaseLost: nothing
 // is there to renew.
 func (a *Attempt[W]) renewNow(ctx context.Context, most time.Duration) (sent time.Time, err error) {
+	if c := a.b.claimer; c != nil {
+		a.hear()
+		defer a.hear()
+		return c.Claim(ctx, a, most)
+	}
 	begin := time.Now()
 	for tries := 1; ; tries++ {
 		a.Lane.sendRenewals(ctx, a.self[:])

@@ -100,7 +100,7 @@ func (b *Backend[W]) Adopt(ctx context.Context, req distributed.Request, id stri
 	var s Standing
 	d, err := b.detached(ctx, t, req.Key, id, req.TTL)
 	if err == nil {
-		s, err = b.claimed(ctx, a, "adopt", func() (Standing, error) { return t.Transfer(ctx, d, a) })
+		s, err = b.claimed(ctx, a, "adopt", false, func() (Standing, error) { return t.Transfer(ctx, d, a) })
 	}
 	if errors.Is(err, distributed.ErrLeaseLost) { // nothing of the attempt is left
 		_, _, _ = a.entered(Standing{Kind: Refused}, nil)

@@ -132,3 +132,8 @@ package redislock
 // R20. A detached lease is one of the process "detached", which hears no messages. It is found by its token, as leases are that are renewed
 // and released. So of two who adopt it one finds it, and Break ends it like another. The attempt that gives a lease away is noted as ended,
 // and one that was dropped gets none by a script that comes late (R1).
+//
+// R21. With WithReplicaAcks a lease is given to its caller when replicas have acknowledged its claim, or that it is detached. A WAIT follows
+// on the same connection. Such exchanges have slots of their own, because replicas that are away keep each for all of the timeout. W has room
+// for that. What is not acknowledged is dropped, and for a second none of this process's attempts on that node keeps a place. Renewals are not
+// acknowledged: a failover that loses one has the lock expire T/3 sooner, and the next renewal finds it.

@@ -98,7 +98,7 @@ func (s stub) Do(_ context.Context, calls ...*conn.Call) {
 	}
 }
 func (stub) Node(context.Context, string) string { return "" }
-func (stub) Slots() int                          { return 1 }
+func (stub) Slots() (callers, acked int)         { return 1, 1 }
 func (stub) SetupTrips() int                     { return 0 }
 func (stub) Close() error                        { return nil }
 

@@ -16,6 +16,8 @@ type node struct {
 	b     *Backend
 	lane  *driver.Lane[claim] // its leases are renewed together (rule R8)
 	beats chan struct{}       // one for each batch of heartbeats under way
+
+	doubts doubts
 }
 
 func newNode(b *Backend) *node {

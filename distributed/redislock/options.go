@@ -24,6 +24,7 @@ type settings struct {
 	key    func(full string) string
 	noKey  bool   // WithKey was given nil
 	name   string // of this process
+	acks   error  // what is wrong with those that were asked for
 }
 
 // pipelines is how many exchanges of several calls may be under way with one server: of background tasks, heartbeats and
@@ -46,6 +47,9 @@ func newSettings(opts []Option) (settings, error) {
 	}
 	if s.noKey {
 		return s, errors.New("redislock: WithKey(nil): want a function")
+	}
+	if s.acks != nil {
+		return s, s.acks
 	}
 	if slices.Contains(s.starts, ":") {
 		return s, errors.New("redislock: WithSystem(\"\"): want a name")
@@ -107,3 +111,32 @@ func WithUsername(name string) Option { return func(s *settings) { s.conn.Userna
 // The file is read for every new connection, so the password can be changed while the program runs. It overrides the password in a URL or
 // client.
 func WithPasswordFile(path string) Option { return func(s *settings) { s.conn.PasswordFile = path } }
+
+// mostAckTime bounds the wait for replicas. It is longer than any lock should take.
+const mostAckTime = time.Minute
+
+// WithReplicaAcks gives a new lease to its caller only when n replicas have acknowledged it, which may take timeout, in milliseconds rounded up
+// (default: off). It reduces what a failover loses, and does not rule that out: a replica that lacks the lease may still be promoted, as Redis'
+// documentation of WAIT says. So check the fence as without it.
+//
+// If too few acknowledge in time, the lease is released, and its caller gets an error that Is distributed.ErrRefused and ErrUnavailable. The lock
+// is free then, or the next waiter's. For a second no caller of this process queues on that server: it gets the same error. So no caller
+// waits in a queue whose locks all come to nothing. A call with NoWait, and one that finds the lock free, tries it.
+//
+// Each lease costs one more script and a WAIT, which leases of one moment share, over connections of their own. A lease that another process hands
+// over is acknowledged likewise before its caller gets it. So is one that is detached (distributed.Transferer). Renewals are not, because what
+// they would lose makes no lock free at once. A lease TTL has to be about 1.1 timeouts at least, or Enter refuses it.
+//
+// The user needs the rule +wait. Ping tells of too few replicas. An n below 1 is refused, and so is a timeout that is not positive, or above a
+// minute. Redlock has no such option: its servers are independent, and a majority of them is what keeps a lease.
+func WithReplicaAcks(n int, timeout time.Duration) Option {
+	return func(s *settings) {
+		s.conn.Acks, s.acks = conn.Acks{Replicas: n, Within: (timeout + time.Millisecond - 1).Truncate(time.Millisecond)}, nil
+		switch {
+		case n < 1:
+			s.acks = fmt.Errorf("redislock: WithReplicaAcks(%d, %v): want 1 replica or more", n, timeout)
+		case timeout <= 0 || timeout > mostAckTime:
+			s.acks = fmt.Errorf("redislock: WithReplicaAcks(%d, %v): want a timeout above 0s, at most %v", n, timeout, mostAckTime)
+		}
+	}
+}

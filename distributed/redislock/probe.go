@@ -92,7 +92,7 @@ func (b *Backend) proveNow(ctx context.Context, budget time.Duration, key string
 	var tag string
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		tag = b.s.tr.Elsewhere(ctx, tag)
-		err := b.probeAt(ctx, tag, key, min(budget/2, nodeBudget))
+		err := b.probeAt(ctx, tag, key, min(budget/2, nodeBudget+b.s.acks.Within))
 		if err == nil {
 			b.proven.Store(true)
 			return nil
@@ -206,12 +206,14 @@ func closedAt(command string, err error) error {
 func (b *Backend) tryKeys(ctx context.Context, tag string, starts []string) error {
 	if len(starts) == 0 {
 		c := conn.NewCall(readyScript, nil)
+		c.Acked = b.s.acks.Replicas > 0
 		b.s.tr.Do(ctx, c)
 		return closedAt("EVALSHA", c.Err)
 	}
 	calls := make([]*conn.Call, len(starts))
 	for i, start := range starts {
 		calls[i] = b.s.probe(start, tag, systemOfStart(start))
+		calls[i].Acked = b.s.acks.Replicas > 0
 	}
 	b.s.tr.Do(ctx, calls...)
 	for i, c := range calls {

@@ -45,8 +45,13 @@ const (
 func newBackend(tr conn.Transport, name string, set settings) *Backend {
 	ctx, cancel := context.WithCancel(context.Background())
 	b := &Backend{name: name, starts: set.starts, key: set.key, cancel: cancel, probes: make(chan struct{}, 1)}
-	b.client = driver.New(half{b}, clientSettings)
+	var d driver.Driver[claim] = half{b}
+	if set.conn.Acks.Replicas > 0 {
+		d = acking{half{b}}
+	}
+	b.client = driver.New(d, clientSettings)
 	b.s = &session{tr: conn.Pipelined(conn.Observed(tr, &b.client.Observers)), ctx: ctx, log: set.log.With("backend", "redislock("+name+")")}
+	b.s.acks = set.conn.Acks
 	b.s.coldTrips = time.Duration(tr.SetupTrips()) + 1
 	b.client.Observe(b.s.observe)
 	b.s.process, b.s.gap = rand.Text()[:processLength], set.gap

@@ -25,6 +25,7 @@ const (
 // network is what a request has to reckon with.
 type network struct {
 	rtt  time.Duration // 0: not known yet
+	acks time.Duration // for which a claim may wait for replicas
 	cold time.Duration // the round trips of an exchange on a new connection. Any exchange may be the first on its own
 }
 
@@ -32,7 +33,9 @@ type network struct {
 func (s *session) network() network { return s.over(time.Duration(s.rtt.Load())) }
 
 // over is a network with these round trips.
-func (s *session) over(rtt time.Duration) network { return network{rtt: rtt, cold: s.coldTrips * rtt} }
+func (s *session) over(rtt time.Duration) network {
+	return network{rtt: rtt, cold: s.coldTrips * rtt, acks: s.acks.Within}
+}
 
 // claimWindow is W over this network (rule R5): T/2, and over a slow one as long as it needs to be, up to T. All requests of
 // an attempt name the same W, and each grant lasts for as long as its own attempt says, so instances may differ.
@@ -51,8 +54,8 @@ func (n network) windowNeed(ttl time.Duration) time.Duration {
 	return n.rtt + n.claimTime(ttl) + distributed.Drift(ttl)
 }
 
-// claimTime is how long a claim may take: it may need a new connection.
-func (n network) claimTime(ttl time.Duration) time.Duration { return n.cold + ttl/busyPerTTL }
+// claimTime is how long a claim may take: it may need a new connection, and wait for replicas.
+func (n network) claimTime(ttl time.Duration) time.Duration { return n.cold + ttl/busyPerTTL + n.acks }
 
 // observe follows the round trip. An exchange cannot be quicker than the network, so a quicker one counts at once; a slower
 // one may be slow for other reasons, and counts little.
@@ -97,8 +100,12 @@ func (b *Backend) fastEnough(ctx context.Context, key string, ttl time.Duration)
 	if judged.allows(ttl) {
 		return nil
 	}
-	return conn.Unavailable("enter", conn.Refusal(keyless.Errorf("a lease TTL of %v is too short for round trips of %v: use at least %v",
-		ttl, judged.rtt.Round(time.Millisecond/10), judged.shortestTTL())))
+	rtt, shortest := judged.rtt.Round(time.Millisecond/10), judged.shortestTTL()
+	why := keyless.Errorf("a lease TTL of %v is too short for round trips of %v: use at least %v", ttl, rtt, shortest)
+	if judged.acks > 0 {
+		why = keyless.Errorf("a lease TTL of %v is too short for round trips of %v and replicas that may take %v: use at least %v", ttl, rtt, judged.acks, shortest)
+	}
+	return conn.Unavailable("enter", conn.Refusal(why))
 }
 
 // measureAgain judges the network by the quickest of a few round trips: one may have needed a new connection, or have met a

@@ -77,7 +77,7 @@ func TestTheFirstUseTakesTwoRoundTrips(t *testing.T) {
 }
 
 // over is a network with these round trips, and no TLS.
-func over(rtt time.Duration) network { return network{rtt, 3 * rtt} }
+func over(rtt time.Duration) network { return network{rtt: rtt, cold: 3 * rtt} }
 
 func TestShortestTTL(t *testing.T) {
 	for rtt := time.Duration(0); rtt < time.Second; rtt += time.Millisecond {

@@ -27,10 +27,10 @@ var update = flag.Bool("update", false, "write "+scenesFile+" anew")
 
 // What is sent to Redis: see testlocker.Scenes. A line is a script, its key, the mode and name of its attempt, its numbers in their order,
 // and the attempt whose fence is the largest that the process knows; then what the server answers. Calls that share an exchange are a
-// line each. Process g leaves a gap for foreigners.
+// line each. Process g leaves a gap for foreigners, and process w waits for a replica.
 func TestScenes(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := redistest.StartReplicated(t).Primary
 	for _, one := range allScripts { // each is sent by its digest
 		s.Do("SCRIPT", "LOAD", one.Text)
 	}
@@ -122,8 +122,11 @@ func (s *stage) process(letter string) *process {
 	p := s.processes[letter]
 	if p == nil {
 		var opts []Option
-		if letter == "g" {
+		switch letter {
+		case "g":
 			opts = append(opts, WithInteropGap(time.Millisecond))
+		case "w":
+			opts = append(opts, WithReplicaAcks(1, patience))
 		}
 		p = &process{b: open(s.T, s.server.Addr, opts...), s: s, letter: letter}
 		swapTransport(p.b, func(tr conn.Transport) conn.Transport { p.Transport = tr; return p })

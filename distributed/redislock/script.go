@@ -28,6 +28,9 @@ var (
 	recordScript    = newScript("record")
 	runsScript      = newScript("runs")
 
+	// claimScript is renewScript, so it is loaded with that.
+	claimScript = inWords("renew", "claim")
+
 	allScripts = []*conn.Script{
 		enterScript, heartbeatScript, beatAllScript, renewScript, renewAllScript, renewOneScript, refillScript, downgradeScript, leaveScript, releaseScript, probeScript,
 		ttlScript, inspectScript, breakScript, transferScript, recordScript, runsScript,

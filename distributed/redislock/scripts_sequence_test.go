@@ -128,7 +128,7 @@ func (s *sequence) connect(i int) {
 	s.made++
 	name := kind + strconv.Itoa(s.made) + "." + s.key
 	s.clients[i] = &simClient{process: &sender{process: name, gap: s.gap}, instance: "i" + strconv.Itoa(s.made), ttl: s.ttls[i]}
-	s.clients[i].window = network{s.trips[i], 3 * s.trips[i]}.claimWindow(s.ttls[i])
+	s.clients[i].window = network{rtt: s.trips[i], cold: 3 * s.trips[i]}.claimWindow(s.ttls[i])
 	s.clients[i].process.single.Store(s.single)
 }
 

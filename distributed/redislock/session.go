@@ -20,6 +20,7 @@ type session struct {
 	log *slog.Logger
 	rtt atomic.Int64 // the round trip, in ns; 0 before the first was measured. See observe
 
+	acks      conn.Acks
 	coldTrips time.Duration // how many round trips an exchange on a new connection takes
 }
 
@@ -43,7 +44,11 @@ func (s *session) ask(ctx context.Context, c *conn.Call, ttl, budget time.Durati
 	c.Sent = begin
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		c.Tries++
-		s.tr.Do(conn.Within(ctx, tryTimeout(ttl, s.network())), c.Alone()...)
+		most := tryTimeout(ttl, s.network())
+		if c.Acked {
+			most += s.acks.Within
+		}
+		s.tr.Do(conn.Within(ctx, most), c.Alone()...)
 		kind := conn.Classify(c.Err)
 		if kind == conn.None {
 			return c.Sent, nil

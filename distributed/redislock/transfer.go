@@ -30,11 +30,12 @@ func (d half) Detached(_ context.Context, a *attempt, _ string) error {
 // Transfer implements driver.Transferer (rule R20).
 func (d half) Transfer(ctx context.Context, from, to *attempt) (driver.Standing, error) {
 	budget := to.Window
-	if l := from.Lease(); l != nil { // else it is detached
-		budget = time.Until(l.Until())
-	}
 	to.Wire.after.Store(from.Wire.last.Load())
 	c := to.Wire.transfer(&from.Wire.wireAttempt)
+	if l := from.Lease(); l != nil { // else it is detached
+		budget = time.Until(l.Until())
+		c.Acked = d.s.acks.Replicas > 0 // a failover that loses it frees the lock when the lease of from would have ended
+	}
 	sent, err := d.s.ask(ctx, c, min(from.TTL, to.TTL), budget)
 	if err != nil {
 		return driver.Standing{}, err

@@ -155,6 +155,13 @@ func (w *wireAttempt) heartbeat() *conn.Call { return w.call(heartbeatScript, w.
 
 func (w *wireAttempt) renew() *conn.Call { return w.call(renewScript, w.fixed.settings) }
 
+// claim is the first renew, which replicas have to acknowledge.
+func (w *wireAttempt) claim() *conn.Call {
+	c := w.call(claimScript, w.fixed.settings)
+	c.Acked = true
+	return c
+}
+
 // renewOne is renew by a call with one key. Among readers it renews the reader alone: if it is held, renewShared is next.
 func (w *wireAttempt) renewOne(mode distributed.Mode) *conn.Call {
 	ttl := w.fixed.ttl.Milliseconds()

@@ -64,6 +64,9 @@ type Call struct {
 	// Ahead, of a lone call: it shares no exchange with those of callers, and waits for none of theirs. How many such calls are
 	// under way is Config.Pipelines' to count.
 	Ahead bool
+	// Acked has the call answered when Config.Acks is met. Else its error is one that is Unacked, though it was carried out. All calls of one Do
+	// are Acked, and for one node, or none is.
+	Acked bool
 
 	Tries int       // how often it was sent, counted by its caller
 	Sent  time.Time // when it was sent last, or went to make a connection first
@@ -88,6 +91,9 @@ func NewCall(s *Script, keys []string, args ...any) *Call {
 	}
 	return &Call{Script: s, Args: append(all, args...)}
 }
+
+// withText returns Args for a server that does not know the script yet, and stores it then.
+func (c *Call) withText() []any { return append([]any{"eval", c.Script.Text}, c.Args[2:]...) }
 
 // Key returns one of the call's keys. Which one does not matter, because they are on one node.
 func (c *Call) Key() string {

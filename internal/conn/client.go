@@ -59,14 +59,14 @@ func Single(o *redis.Options, c Config) Transport { return single(o, c, DialTime
 
 func single(o *redis.Options, c Config, dial time.Duration) *goRedis {
 	limit := o.MaxActiveConns
-	o = redisopts.Single(o, timeouts)
+	o = redisopts.Single(o, c.withAcks(timeouts))
 	silence := new(tlsSilence)
 	o.Dialer = deferring(naming(dialerOf(o.Dialer, o.TLSConfig, dial, silence), c.nameFor(o.ClientName)))
 	room := c.roomFor(limit, &o.PoolSize, &o.MaxConcurrentDials)
 	o.PipelinePoolSize = -1  // pipelines share the connections
 	o.DisableIdentity = true // a round trip less for each connection: no CLIENT SETINFO
 	c.authenticate(&o.Username, &o.Password, &o.CredentialsProvider, &o.CredentialsProviderContext, &o.StreamingCredentialsProvider)
-	return &goRedis{client: redis.NewClient(o), prefix: c.PrefixOf, setup: setupTrips(o.TLSConfig, o.DB), silence: silence, room: room}
+	return &goRedis{client: redis.NewClient(o), prefix: c.PrefixOf, setup: setupTrips(o.TLSConfig, o.DB), silence: silence, room: room, acks: c.Acks}
 }
 
 // behindSentinels is single for the options of a client whose dialer asks sentinels.
@@ -89,7 +89,7 @@ func failover(o *redis.FailoverOptions, c Config) *goRedis {
 
 func cluster(o *redis.ClusterOptions, c Config) *goRedis {
 	limit := o.MaxActiveConns
-	o = redisopts.Cluster(o, sharedTimeouts)
+	o = redisopts.Cluster(o, c.withAcks(sharedTimeouts))
 	silence := new(tlsSilence)
 	o.Dialer = deferring(naming(dialerOf(o.Dialer, o.TLSConfig, sharedDialTimeout, silence), c.nameFor(o.ClientName)))
 	room := c.roomFor(limit, &o.PoolSize, &o.MaxConcurrentDials)
@@ -98,16 +98,23 @@ func cluster(o *redis.ClusterOptions, c Config) *goRedis {
 	o.ReadOnly, o.RouteByLatency, o.RouteRandomly = false, false, false
 	o.DisableRoutingPolicies = true // every call goes where its keys are; policies would first ask some node for COMMAND
 	c.authenticate(&o.Username, &o.Password, &o.CredentialsProvider, &o.CredentialsProviderContext, &o.StreamingCredentialsProvider)
-	return &goRedis{client: redis.NewClusterClient(o), cluster: true, prefix: c.PrefixOf, setup: setupTrips(o.TLSConfig, 0), silence: silence, room: room}
+	return &goRedis{client: redis.NewClusterClient(o), cluster: true, prefix: c.PrefixOf, setup: setupTrips(o.TLSConfig, 0), silence: silence, room: room, acks: c.Acks}
 }
 
 // fewestConns is the least that MaxActiveConns may be: one connection for callers, one for what keeps their leases, and one
 // for the questions whether the server is there.
 const fewestConns = 3
 
+// withAcks allows for the time that a reply to WAIT may take.
+func (c Config) withAcks(t redisopts.Timeouts) redisopts.Timeouts {
+	t.IO += c.Acks.Within
+	return t
+}
+
 // room is how many exchanges may be under way with one server.
 type room struct {
 	callers int  // of single calls, before they share one
+	acked   int  // of Acked calls, likewise
 	limited bool // others may have to wait for a connection
 }
 
@@ -115,13 +122,20 @@ type room struct {
 // be under way, beside the subscription; or limit, the caller's MaxActiveConns, if there is one. Then callers leave two connections
 // to others, so that no renewal, and no question whether the server is there, waits for them.
 func (c Config) roomFor(limit int, size, dials *int) room {
-	r := room{callers: MaxSlots}
+	r, fewest := room{callers: MaxSlots}, fewestConns
+	if c.Acks.Replicas > 0 {
+		r.acked, fewest = ackSlots, fewestConns+1
+	}
+	need := MaxSlots + c.Pipelines + r.acked
 	if limit > 0 {
-		*size = max(limit, fewestConns)
-		r = room{callers: min(MaxSlots, *size-fewestConns+1), limited: *size < MaxSlots+c.Pipelines}
+		*size = max(limit, fewest)
+		if r.limited = *size < need; r.limited {
+			r.acked = min(r.acked, 1)
+		}
+		r.callers = min(MaxSlots, *size-fewest+1)
 	}
 	if !r.limited {
-		*size = max(*size, MaxSlots+c.Pipelines)
+		*size = max(*size, need)
 	}
 	*dials = *size
 	return r

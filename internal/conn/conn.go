@@ -19,6 +19,8 @@ type Config struct {
 	ClientName string // of connections, unless the caller's client names its own, "" if none
 	// Pipelines is how many exchanges of several calls, and of calls that go ahead, may be under way with one server at once.
 	Pipelines int
+	// Acks is what Acked calls wait for.
+	Acks Acks
 }
 
 // Transport is all that the protocol needs of a server: scripts go in, replies and messages come out. New and Open return the
@@ -32,8 +34,9 @@ type Transport interface {
 	// Elsewhere returns a hash tag that another server has than the one that has before ("": none), if there are
 	// several.
 	Elsewhere(ctx context.Context, before string) string
-	// Slots is how many exchanges of single calls may be under way with one node before calls share one: MaxSlots, or less.
-	Slots() int
+	// Slots is how many exchanges of single calls may be under way with one node before calls share one: MaxSlots, or less. Acked calls have
+	// slots of their own.
+	Slots() (callers, acked int)
 	// SetupTrips is how many round trips it takes to set up a connection.
 	SetupTrips() int
 	// Ping measures one exchange with the server that has the tag.

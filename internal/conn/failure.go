@@ -60,7 +60,7 @@ func Classify(err error) Failure {
 	if err == nil {
 		return None
 	}
-	if errors.As(err, new(refusal)) || errors.Is(err, redis.ErrClosed) {
+	if errors.As(err, new(refusal)) || Unacked(err) || errors.Is(err, redis.ErrClosed) {
 		return Permanent
 	}
 	var answer redis.Error

@@ -21,6 +21,7 @@ type goRedis struct {
 	setup   int
 	silence *tlsSilence
 	room    room
+	acks    Acks
 }
 
 // setupTrips are those to connect and for HELLO, for the handshake of TLS, and to select a database.
@@ -39,7 +40,7 @@ func setupTrips(c *tls.Config, db int) int {
 func (g *goRedis) SetupTrips() int { return g.setup }
 
 // Slots implements Transport.
-func (g *goRedis) Slots() int { return g.room.callers }
+func (g *goRedis) Slots() (callers, acked int) { return g.room.callers, g.room.acked }
 
 // waiting returns ctx, for an exchange that may have to wait for a connection with a timer for its deadline: the pool knows no
 // other end of its patience but PoolTimeout.
@@ -55,6 +56,10 @@ func (g *goRedis) waiting(ctx context.Context) (context.Context, context.CancelF
 func (g *goRedis) Do(ctx context.Context, calls ...*Call) {
 	ctx, cancel := g.waiting(ctx)
 	defer cancel()
+	if calls[0].Acked {
+		g.doAcked(ctx, calls)
+		return
+	}
 	if len(calls) == 1 {
 		cmd := command(ctx, calls[0].Args)
 		_ = g.client.Process(ctx, g.once(cmd)) // each command has its own error
@@ -77,8 +82,8 @@ func (g *goRedis) Do(ctx context.Context, calls ...*Call) {
 // replied fills in what came of a call.
 func (g *goRedis) replied(ctx context.Context, c *Call, cmd *redis.Cmd) {
 	reply, err := cmd.Text()
-	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") { // a new server, or SCRIPT FLUSH; EVAL stores it as well
-		cmd = command(ctx, append([]any{"eval", c.Script.Text}, c.Args[2:]...))
+	if lacksScript(err) {
+		cmd = command(ctx, c.withText())
 		_ = g.client.Process(ctx, g.once(cmd))
 		reply, err = cmd.Text()
 	}
@@ -88,6 +93,9 @@ func (g *goRedis) replied(ctx context.Context, c *Call, cmd *redis.Cmd) {
 	c.Reply, c.Err = reply, g.silence.named(explained(g.prefix, c.Key(), err))
 	g.doubt(c.Err)
 }
+
+// lacksScript reports that a server is new, or that its scripts were flushed.
+func lacksScript(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") }
 
 // once is a command that the cluster client does not repeat, though it follows MOVED and ASK: that takes settings for other
 // clients, and for a cluster it is said by the command.

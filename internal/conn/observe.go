@@ -27,7 +27,12 @@ func (t *observed) Do(ctx context.Context, calls ...*Call) {
 		c.Sent = sent
 	}
 	t.Transport.Do(ctx, calls...)
-	t.report(calls[0].Script.Name, sent, mostAnswered(calls))
+	err := mostAnswered(calls)
+	if calls[0].Acked && Answered(err) {
+		t.reportAcked(calls[0].Script.Name, err)
+		return
+	}
+	t.report(calls[0].Script.Name, sent, err)
 }
 
 // Ping implements Transport.
@@ -55,6 +60,15 @@ func (t *observed) report(name string, sent time.Time, err error) {
 	if Answered(err) {
 		e.RTT = max(time.Since(sent), 1)
 	}
+	if err != nil {
+		e.Err = Unavailable(name, err)
+	}
+	t.observers.Report(e)
+}
+
+// reportAcked is report for an answer that replicas were waited for: it came now, and says nothing about the round trip.
+func (t *observed) reportAcked(name string, err error) {
+	e := distributed.Exchange{Sent: time.Now()}
 	if err != nil {
 		e.Err = Unavailable(name, err)
 	}

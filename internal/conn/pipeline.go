@@ -30,17 +30,25 @@ const soonReplied = 5 * time.Millisecond
 // Each node of a cluster has slots of its own, or a node that hangs would soon occupy all of them.
 type pipeline struct {
 	Transport
-	slots // of a single server, and of what is asked before a cluster is known
+	slots       // of a single server, and of what is asked before a cluster is known
+	acked slots // the same, of Acked calls
 
 	nodesMu sync.Mutex
-	nodes   map[string]*slots // guarded by nodesMu; of a cluster, by address
+	nodes   map[nodeSlots]*slots // guarded by nodesMu; of a cluster
 
 	waiters sync.Pool // of *waiter
 }
 
 // Pipelined returns a transport that lets single calls share the exchanges of t.
 func Pipelined(t Transport) Transport {
-	return &pipeline{Transport: t, slots: slots{most: t.Slots()}}
+	callers, acked := t.Slots()
+	return &pipeline{Transport: t, slots: slots{most: callers}, acked: slots{most: acked}}
+}
+
+// nodeSlots names the slots of a node, or those of its Acked calls.
+type nodeSlots struct {
+	addr  string
+	acked bool
 }
 
 // slots are the exchanges under way with one node, and the calls that wait for one.
@@ -70,7 +78,7 @@ func (p *pipeline) Do(ctx context.Context, calls ...*Call) {
 		return
 	}
 	c := calls[0]
-	s := p.to(p.Node(ctx, c.Key()))
+	s := p.to(nodeSlots{p.Node(ctx, c.Key()), c.Acked})
 	s.mu.Lock()
 	if s.busy < s.most {
 		s.busy++
@@ -87,18 +95,22 @@ func (p *pipeline) Do(ctx context.Context, calls ...*Call) {
 }
 
 // to returns the slots of a node.
-func (p *pipeline) to(name string) *slots {
-	if name == "" {
-		return &p.slots
+func (p *pipeline) to(name nodeSlots) *slots {
+	of := &p.slots
+	if name.acked {
+		of = &p.acked
+	}
+	if name.addr == "" {
+		return of
 	}
 	p.nodesMu.Lock()
 	defer p.nodesMu.Unlock()
 	s := p.nodes[name]
 	if s == nil {
 		if p.nodes == nil {
-			p.nodes = make(map[string]*slots)
+			p.nodes = make(map[nodeSlots]*slots)
 		}
-		s = &slots{most: p.slots.most}
+		s = &slots{most: of.most}
 		p.nodes[name] = s
 	}
 	return s

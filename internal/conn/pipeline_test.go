@@ -24,7 +24,7 @@ type lone struct {
 	exchanges atomic.Int32
 }
 
-func (*lone) Slots() int                          { return MaxSlots }
+func (*lone) Slots() (callers, acked int)         { return MaxSlots, ackSlots }
 func (*lone) Node(context.Context, string) string { return "" }
 
 // taken has all slots taken by callers, until the gate opens.

@@ -44,6 +44,20 @@ func StartCluster(t testing.TB) *Cluster {
 	return c
 }
 
+// AddReplica starts a replica of a node, and waits until it follows.
+func (c *Cluster) AddReplica(of *Server) *Server {
+	c.t.Helper()
+	n := startNode(c.t)
+	n.Do("CLUSTER", "MEET", "127.0.0.1", of.Port, of.busPort())
+	Eventually(c.t, readyWait, "the node is known", func() bool {
+		nodes, _ := n.Do("CLUSTER", "NODES").(string)
+		return strings.Contains(nodes, of.ID())
+	})
+	n.Do("CLUSTER", "REPLICATE", of.ID())
+	of.followedBy(1)
+	return n
+}
+
 func startNode(t testing.TB) *Server {
 	t.Helper()
 	return Start(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-announce-ip", "127.0.0.1",

@@ -139,6 +139,17 @@ func TestDoctorOfAPrimaryWithAReplica(t *testing.T) {
 	})
 }
 
+func TestDoctorOfReplicasThatAcknowledge(t *testing.T) {
+	t.Parallel()
+	env := shop("redis://" + redistest.StartReplicated(t).Primary.Addr)
+	found := finds(t, no, append(env, "WLLOCK_REDIS_REPLICA_ACKS=1"))
+	require.Contains(t, found, "lock")
+	require.NotContains(t, found["replicas"], "WLLOCK_REDIS_REPLICA_ACKS")
+	found = finds(t, wrong, append(env, "WLLOCK_REDIS_REPLICA_ACKS=2"))
+	require.Regexp(t, "^error: .*1 of 2 replicas have acknowledged within 500ms.*start more replicas", found["access"])
+	require.Regexp(t, "^error: 1, and WLLOCK_REDIS_REPLICA_ACKS is 2.*start more replicas", found["replicas"])
+}
+
 func TestDoctorOfACluster(t *testing.T) {
 	testscope.Long(t, "starts a cluster")
 	t.Parallel()

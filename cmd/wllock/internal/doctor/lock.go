@@ -119,6 +119,8 @@ func (p *patient) opening(err error) Finding {
 		f.Mend = "give user and password: WLLOCK_REDIS_USERNAME, WLLOCK_REDIS_PASSWORD_FILE"
 	case strings.Contains(text, "certificate"), strings.Contains(text, "tls: "):
 		f.Mend = "tls_ca, tls_cert, tls_key and tls_server_name in WLLOCK_BACKEND, or WLLOCK_TLS_CA and so on: docs/settings.md"
+	case strings.Contains(text, "replicas have acknowledged"):
+		f.Mend = "start more replicas, mend their connections, or set WLLOCK_REDIS_REPLICA_ACKS lower"
 	case isAway(err):
 		f.Mend = "start the server, or correct host and port of WLLOCK_BACKEND"
 	case isSilent(err):

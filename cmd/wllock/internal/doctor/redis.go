@@ -214,7 +214,11 @@ func (p *patient) redisVersion(info map[string]string) {
 }
 
 func (p *patient) redisRole(info map[string]string, kind redisopts.Kind) {
-	replicas := number(info["connected_slaves"])
+	replicas, acks := number(info["connected_slaves"]), int64(p.settings.RedisReplicaAcks)
+	mend := "check fences in the store; or use redlock://, zk:// or etcd://, which forget no lock"
+	if acks == 0 {
+		mend += "; WLLOCK_REDIS_REPLICA_ACKS=1 makes it rarer"
+	}
 	switch {
 	case info["role"] != "master":
 		p.fail(Finding{
@@ -226,11 +230,16 @@ func (p *patient) redisRole(info map[string]string, kind redisopts.Kind) {
 			Subject: "cluster", What: "the server is part of a cluster, and the URL is for a single one",
 			Means: "keys of other nodes cannot be locked", Mend: "WLLOCK_BACKEND=redis+cluster://...",
 		})
+	case replicas < acks:
+		p.fail(Finding{
+			Subject: "replicas", What: fmt.Sprintf("%d, and WLLOCK_REDIS_REPLICA_ACKS is %d", replicas, acks),
+			Means: "no lock can be acquired", Mend: "start more replicas, or set WLLOCK_REDIS_REPLICA_ACKS lower",
+		})
 	case replicas > 0:
 		p.warn(Finding{
 			Subject: "replicas", What: fmt.Sprintf("%d, which copy behind the primary", replicas),
 			Means: "a failover can forget the last locks: then two callers hold one, and only a store that checks fences tells them apart",
-			Mend:  "check fences in the store; or use redlock://, zk:// or etcd://, which forget no lock",
+			Mend:  mend,
 		})
 	default:
 		p.fine("replicas", "none")
