@@ -36,8 +36,8 @@ func (t *tests) link(test string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%q: %w", test, err)
 	}
-	if isCase && !t.has(dir, of) {
-		return "", fmt.Errorf("%q: no case of that name in %s, nor in a suite", test, dir)
+	if isCase && !t.has(dir, file, of) {
+		return "", fmt.Errorf("%q: no case of that name in %s, nor in a suite", test, file)
 	}
 	room := strings.Replace(path.Base(dir), ".", "wllock", 1)
 	return fmt.Sprintf("[`%s %s`](../%s#%s)", room, escape(name), path.Join(dir, filepath.Base(file)), function), nil
@@ -54,21 +54,18 @@ func (t *tests) find(dir, function string) (file string, err error) {
 	return "", fmt.Errorf("no such test")
 }
 
-// has reports whether a case is a literal of the directory, a scene of it, or a literal of a suite.
-func (t *tests) has(dir, of string) bool {
+// has reports whether a case is a literal of the test's file, a scene of its directory, or a literal of a suite.
+func (t *tests) has(dir, file, of string) bool {
 	if slices.ContainsFunc(t.list(filepath.Join(dir, "testdata/scenes.txt")), func(file string) bool {
 		return strings.Contains(t.texts[file], "# "+of+"\n")
 	}) {
 		return true
 	}
-	for _, pattern := range append([]string{filepath.Join(dir, "*_test.go")}, suites...) {
-		for _, file := range t.list(pattern) {
-			if strings.Contains(t.texts[file], strconv.Quote(of)) {
-				return true
-			}
-		}
+	files := []string{file}
+	for _, pattern := range suites {
+		files = append(files, t.list(pattern)...)
 	}
-	return false
+	return slices.ContainsFunc(files, func(file string) bool { return strings.Contains(t.texts[file], strconv.Quote(of)) })
 }
 
 // list returns the files of a pattern, whose texts are known then.
