@@ -59,7 +59,7 @@ Some of them are defects that were mended since, some are limits, and some are q
 // faultsHead takes the number of faults, and of those that a test asks.
 const faultsHead = `## The faults, one by one
 
-%d faults, of which tests ask %d. S1, S2 and S3 have to hold under each. The table has what has to hold beside these.
+%d faults, of which tests ask %d. S1, S2 and S3 have to hold under each. The tables have what has to hold beside these, and what the tests leave out.
 `
 
 const againHead = `## One cell again, in a minute
