@@ -46,7 +46,8 @@ These tests make mistakes of their own in each run, and fail if one is not found
 const defectsHead = `## Defects found here
 
 %d defects of this repository that were found before its first release, by what they did, the gravest first. Each has a test, which ` + "`make test`" + `
-or ` + "`make test-all`" + ` runs. How one was found stands here only if it was noted then.
+or ` + "`make test-all`" + ` runs. How one was found stands here only if it was noted then. In a review by a program, a reader of the code has written a
+program that shows the defect.
 `
 
 // othersHead takes the number of reports.
