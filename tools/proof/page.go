@@ -97,7 +97,7 @@ func (w *writer) runs(all []chaos) {
 			}
 			missing = slices.DeleteFunc(missing, func(b string) bool { return b == c.Backend })
 			w.row(c.Backend, c.Shape, c.Processes, number(c.Operations), number(c.Entries), number(c.Contended), counts(c.Faults),
-				strconv.FormatFloat(c.Seconds, 'f', 0, 64), c.Seed, "`"+c.Commit+"`", day(c.Began), violations(c.Violations))
+				strconv.FormatFloat(c.Seconds, 'f', 0, 64), c.Seed, "`"+short(c.Commit)+"`", day(c.Began), violations(c.Violations))
 		}
 		if len(missing) > 0 {
 			w.say("\n**Missing:** no result of %s.", strings.Join(missing, ", "))
@@ -139,6 +139,16 @@ func violations(all []violation) string {
 		return "0"
 	}
 	return counts(of)
+}
+
+// short is the beginning of a commit's hash, and "-dirty" if that is behind it.
+func short(commit string) string {
+	hash, behind, dirty := strings.Cut(commit, "-")
+	hash = hash[:min(len(hash), 8)]
+	if dirty {
+		hash += "-" + behind
+	}
+	return hash
 }
 
 func day(t time.Time) string { return t.UTC().Format(time.DateOnly) }

@@ -63,7 +63,7 @@ func write(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-const aRun = `{"backend":"redis","shape":"one","store":"compares","began":"2026-11-30T12:00:00Z","seconds":60.2,"commit":"abc","go":"go1.26","seed":18446744073709551615,
+const aRun = `{"backend":"redis","shape":"one","store":"compares","began":"2026-11-30T12:00:00Z","seconds":60.2,"commit":"a760e34a62a3824bad7ba7650d5c6a9b54fcba84-dirty","go":"go1.26","seed":18446744073709551615,
 	"processes":5,"operations":1234567,"entries":900,"contended":10,"accesses":20,"refused":3,"faults":{"stopped":2,"killed":7},
 	"recoveries":{"killed holder":{"n":7,"median_ms":612.4,"max_ms":1400}},"violations":[{"rule":"S1 exclusion","text":"two holders"}]}`
 
@@ -84,7 +84,7 @@ func TestResultsAreShown(t *testing.T) {
 	w.teeth(r)
 	require.Empty(t, w.errs)
 	for _, want := range []string{
-		"| redis | one | 5 | 1,234,567 | 900 | 10 | killed 7, stopped 2 | 60 | 18446744073709551615 | `abc` | 2026-11-30 | S1 exclusion 1 |",
+		"| redis | one | 5 | 1,234,567 | 900 | 10 | killed 7, stopped 2 | 60 | 18446744073709551615 | `a760e34a-dirty` | 2026-11-30 | S1 exclusion 1 |",
 		"- **redis-one, S1 exclusion:** `two holders`",
 		"**Missing:** no result of redlock, etcd, zookeeper, postgres, mariadb, sqlite.",
 		"**Missing:** no result of redis, redlock, etcd, zookeeper, postgres, mariadb, sqlite, memcached.",

@@ -51,7 +51,7 @@ func (w *writer) mutants(m *mutants) {
 	slices.SortFunc(keys, func(a, b key) int {
 		return cmp.Or(strings.Compare(a.room, b.room), strings.Compare(a.language, b.language))
 	})
-	w.say("%d lines of %s, `%s`: %d are found.\n", len(m.Mutants), day(m.Began), m.Commit, found)
+	w.say("%d lines of %s, `%s`: %d are found.\n", len(m.Mutants), day(m.Began), short(m.Commit), found)
 	w.header("Room", "Language", "Broken", "Found", "By")
 	for _, k := range keys {
 		by, n := finders(of[k])
@@ -88,7 +88,7 @@ func finders(all []mutant) (by string, found int) {
 }
 
 func (w *writer) model(m *model) {
-	w.say("%s, `%s`.\n", day(m.Began), m.Commit)
+	w.say("%s, `%s`.\n", day(m.Began), short(m.Commit))
 	w.header("Instance", "States", "Depth", "Seconds", "Safe", "Live")
 	holds := map[bool]string{true: "holds", false: "**does not hold**"}
 	for _, i := range m.Instances {
