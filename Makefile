@@ -160,7 +160,11 @@ tools: gotestsum browser ## test the tools: links and pages of the documentation
 
 .PHONY: mutants
 mutants: servers ## break one line after the other, and say which test finds it, a quarter of an hour; MUTANTS='K4|^local/' breaks some
-	@GOWORK=off $(GO) -C tools run ./mutants -only '$(MUTANTS)'
+	@GOWORK=off $(GO) -C tools run ./mutants $(if $(MUTANTS),-only '$(MUTANTS)',-results test/results/mutants.json)
+
+.PHONY: proof
+proof: ## write docs/proof.md from the lists of tools/proof and from test/results
+	@GOWORK=off $(GO) -C tools run ./proof
 
 .PHONY: site
 site: ## build the documentation as pages that need no server: site/index.html

@@ -57,6 +57,22 @@ func TestFencesGrowOverARestartWithoutData(t *testing.T) {
 	release(t, next)
 }
 
+// A server that is killed and keeps an append-only file has what it has acknowledged when it is back: Redis hands each write to the system
+// before it answers, whatever appendfsync says.
+func TestAnAppendOnlyFileOutlivesAKill(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "everysec")
+	u := newUser(t, open(t, s.Addr)).lasting(patience)
+	l := u.lease(key(t))
+	before, p := fence(t, l), u.other().place(key(t))
+	s.Restart()
+	require.ErrorIs(t, newUser(t, open(t, s.Addr)).fails(t.Context(), key(t), noWait), distributed.ErrHeld)
+	release(t, l)
+	next := granted(t, p)
+	require.Greater(t, fence(t, next), before)
+	release(t, next)
+}
+
 func TestFencesCarryAndObeyWhatWasSeen(t *testing.T) {
 	t.Parallel()
 	s, b := openNew(t)

@@ -115,3 +115,52 @@ func TestAServerThatIsBackIsDialedAtOnce(t *testing.T) {
 	away.Store(false)
 	require.NoError(t, b.Echo(t.Context()))
 }
+
+// torn is a connection that is reset in the middle of the next reply.
+type torn struct {
+	net.Conn
+	next *atomic.Bool
+	half bool
+}
+
+func (c *torn) Read(b []byte) (int, error) {
+	if c.half {
+		return 0, syscall.ECONNRESET
+	}
+	n, err := c.Conn.Read(b)
+	if n > 1 && c.next.CompareAndSwap(true, false) {
+		c.half = true
+		return n / 2, nil
+	}
+	return n, err
+}
+
+// What was carried out and answered by half has one effect when it is asked again: one lease, one place, one release.
+func TestAReplyThatIsTornIsAskedForAgain(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	var next atomic.Bool
+	b := with(t, s.Client(func(o *redis.Options) {
+		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c, err := new(net.Dialer).DialContext(ctx, network, addr)
+			return &torn{Conn: c, next: &next}, err
+		}
+	}))
+	u := newUser(t, b).lasting(patience)
+	release(t, u.lease(key(t)))
+	tear := func(do func()) {
+		next.Store(true)
+		do()
+		require.False(t, next.Load(), "a reply was torn")
+	}
+	var l distributed.Lease
+	var p distributed.Place
+	tear(func() { l = u.lease(key(t)) })
+	before := fence(t, l)
+	tear(func() { p = u.other().place(key(t)) })
+	tear(func() { release(t, l) })
+	l = granted(t, p)
+	require.Greater(t, fence(t, l), before)
+	release(t, l)
+	release(t, u.lease(key(t), noWait)) // nothing is left
+}

@@ -18,6 +18,24 @@ import (
 // they have expired.
 const setBack = 30 * time.Second
 
+// The lock of a living holder expires when the server's clock is set forward by more than T. It learns of that by its next renewal, and who was
+// let in beside it has a larger fence.
+func TestAClockSetForwardEndsALease(t *testing.T) {
+	testscope.Long(t, "sets a server's clock")
+	s, clock := redistest.StartWithClock(t, time.Now())
+	clock.Shift(0)
+	b := open(t, s.Addr)
+	l := newUser(t, b).lease(key(t))
+	before, start := fence(t, l), time.Now()
+	clock.Shift(40 * time.Second)
+	next := newUser(t, b).get(key(t))
+	require.Greater(t, fence(t, next), before)
+	<-l.Lost()
+	inTimeSince(t, start, "the loss", time.Since(start), testTTL/2) // a renewal each T/3, and sooner in the claim window
+	require.ErrorIs(t, l.Release(t.Context()), distributed.ErrLeaseLost)
+	release(t, next)
+}
+
 // TestAClockSetBackTakesNoLeaseFromALivingHolder, nor from readers, while others wait.
 func TestAClockSetBackTakesNoLeaseFromALivingHolder(t *testing.T) {
 	testscope.Long(t, "sets a server's clock")

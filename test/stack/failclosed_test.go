@@ -3,10 +3,12 @@ package stack_test
 import (
 	"context"
 	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock"
@@ -121,4 +123,61 @@ func BenchmarkOutage(b *testing.B) {
 	for b.Loop() {
 		_ = l.Do(context.Background(), "n", "k", nothing)
 	}
+}
+
+// A hundred instances want one lock while the backend is away for a minute. They do not ask it in the same moment whether it is back, the first
+// has the lock within two seconds, and all of them are served.
+func TestAHundredInstancesAfterAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, back := memlock.New(), time.Now().Add(time.Minute)
+		var mu sync.Mutex
+		var first time.Time              // guarded by mu; when a caller was inside
+		asked := map[time.Duration]int{} // guarded by mu; how many have asked, by the time before the return
+		var all sync.WaitGroup
+		for range 100 {
+			l := lockerOn(t, &asks{hangs{Backend: b, until: back}, func() {
+				mu.Lock()
+				defer mu.Unlock()
+				asked[time.Until(back)]++
+			}})
+			all.Go(func() {
+				for began := time.Now(); ; {
+					err := l.Do(t.Context(), "n", "k", func(context.Context) error {
+						mu.Lock()
+						defer mu.Unlock()
+						if first.IsZero() {
+							first = time.Now()
+						}
+						return nil
+					})
+					if err == nil || time.Since(began) > 2*time.Minute {
+						assert.NoError(t, err)
+						return
+					}
+					var e *wllock.Error
+					if assert.ErrorAs(t, err, &e) && assert.ErrorIs(t, err, wllock.ErrUnavailable) {
+						time.Sleep(e.RetryAfter)
+					}
+				}
+			})
+		}
+		all.Wait()
+		require.WithinRange(t, first, back, back.Add(2*time.Second))
+		for left, n := range asked {
+			if left < 50*time.Second { // they have begun together
+				require.Less(t, n, 20, "%v before the return", left)
+			}
+		}
+	})
+}
+
+// asks tells of each question whether the backend is back.
+type asks struct {
+	hangs
+	note func()
+}
+
+func (b *asks) Ping(ctx context.Context) error {
+	b.note()
+	return b.hangs.Ping(ctx)
 }

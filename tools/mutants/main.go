@@ -34,14 +34,19 @@ type mutant struct {
 
 func main() {
 	only := flag.String("only", "", "break only lines whose rule, or file, matches this `regexp`")
+	results := flag.String("results", "", "write what was found to this `file` below the top of the repository")
 	flag.Parse()
-	if err := run(regexp.MustCompile(*only)); err != nil {
+	err := errors.New("results are of all mutants: leave out -only or -results")
+	if *only == "" || *results == "" {
+		err = run(regexp.MustCompile(*only), *results)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
 }
 
-func run(only *regexp.Regexp) error {
+func run(only *regexp.Regexp, results string) error {
 	top, err := filepath.Abs("..") // go -C tools
 	if err != nil {
 		return err
@@ -51,20 +56,28 @@ func run(only *regexp.Regexp) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	begin, all, alive := time.Now(), 0, 0
+	r, alive := newReport(top), 0
 	for _, m := range list {
 		if !only.MatchString(m.what) && !only.MatchString(m.file) {
 			continue
 		}
 		start := time.Now()
 		line, by, err := m.judge(top, dir)
-		if all++; err != nil {
+		said := "found by " + by
+		if err != nil {
 			alive++
-			by = err.Error()
+			said = err.Error()
 		}
-		fmt.Printf("%s\n\t%s:%d: %s after %.1f s\n", m.what, m.file, line, by, time.Since(start).Seconds())
+		took := time.Since(start).Seconds()
+		r.add(m, by, err, took)
+		fmt.Printf("%s\n\t%s:%d: %s after %.1f s\n", m.what, m.file, line, said, took)
 	}
-	fmt.Printf("%d mutants in %v\n", all, time.Since(begin).Round(time.Second))
+	fmt.Printf("%d mutants in %v\n", len(r.Mutants), time.Since(r.Began).Round(time.Second))
+	if results != "" {
+		if err := r.write(filepath.Join(top, results)); err != nil {
+			return err
+		}
+	}
 	if alive > 0 {
 		return fmt.Errorf("%d are not found", alive)
 	}
@@ -107,7 +120,7 @@ func (m mutant) apply(top, dir string) (overlay string, line int, err error) {
 		os.WriteFile(broken, []byte(before+m.broken+after), 0o600), os.WriteFile(overlay, replace, 0o600))
 }
 
-// find says which test of a package finds the mutant; "": none does. One that passes when it runs alone has failed by chance.
+// find returns the directory and the test that find the mutant; "": none does. One that passes when it runs alone has failed by chance.
 func find(top, pkg, overlay string) (by string, err error) {
 	skip := "-skip=^$"
 	for range 4 {
@@ -123,7 +136,7 @@ func find(top, pkg, overlay string) (by string, err error) {
 		if without, err := test(top, pkg, alone); without != "" || err != nil {
 			return "", fmt.Errorf("%s in %s fails without it as well", failed, pkg)
 		}
-		return fmt.Sprintf("found by %s in %s", failed, pkg), nil
+		return pkg + " " + failed, nil
 	}
 	return "", fmt.Errorf("tests in %s fail by chance: %s", pkg, skip)
 }

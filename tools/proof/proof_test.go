@@ -1,0 +1,119 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const top = "../.."
+
+// TestPageIsWhatIsGenerated: what is committed is made of the committed lists and results, and each test that a list names exists.
+func TestPageIsWhatIsGenerated(t *testing.T) {
+	want, err := page(top)
+	require.NoError(t, err)
+	got, err := os.ReadFile(filepath.Join(top, "docs/proof.md"))
+	require.NoError(t, err)
+	require.Equal(t, want, string(got), "run: make proof")
+}
+
+func TestThereAreSixtyFaults(t *testing.T) {
+	n := 0
+	for _, group := range faults {
+		for _, f := range group.all {
+			n++
+			assert.False(t, len(f.tests) == 0 && f.note == "", "%s: no test, and no reason", f.what)
+		}
+	}
+	assert.Equal(t, 60, n)
+}
+
+// TestTestsAreFound: a name that leads nowhere is an error, and one that does has its file.
+func TestTestsAreFound(t *testing.T) {
+	all := newTests(top)
+	for test, want := range map[string]string{
+		"tools/proof TestTestsAreFound":         "[`proof TestTestsAreFound`](../tools/proof/proof_test.go#TestTestsAreFound)",
+		"local TestKeysLeaveNoMemory/used once": "[`local TestKeysLeaveNoMemory/used once`](../local/memory_test.go#TestKeysLeaveNoMemory)",
+		". FuzzNamesDoNotMeet":                  "[`wllock FuzzNamesDoNotMeet`](../fuzz_test.go#FuzzNamesDoNotMeet)",
+		"distributed/zklock TestConformance/readers hold together and keep writers out": "[`zklock TestConformance/readers hold together and keep writers out`](../distributed/zklock/conformance_test.go#TestConformance)",
+		"distributed/zklock TestScenes/a free lock":                                     "[`zklock TestScenes/a free lock`](../distributed/zklock/scenes_test.go#TestScenes)",
+	} {
+		link, err := all.link(test)
+		require.NoError(t, err)
+		require.Equal(t, want, link)
+	}
+	for test, says := range map[string]string{
+		"local": "want a directory", "local TestGone": "no such test", "gone TestStress": "no such test", "local TestStress/gone": "no case of that name",
+		"local TestKeysLeave": "no such test",
+	} {
+		_, err := all.link(test)
+		require.ErrorContains(t, err, says, test)
+	}
+}
+
+// write fills a directory with results.
+func write(t *testing.T, files map[string]string) string {
+	dir := t.TempDir()
+	for name, text := range files {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	return dir
+}
+
+const aRun = `{"backend":"redis","shape":"one","store":"compares","began":"2026-11-30T12:00:00Z","seconds":60.2,"commit":"a760e34a62a3824bad7ba7650d5c6a9b54fcba84-dirty","go":"go1.26","seed":18446744073709551615,
+	"processes":5,"operations":1234567,"entries":900,"contended":10,"accesses":20,"refused":3,"faults":{"stopped":2,"killed":7},
+	"recoveries":{"killed holder":{"n":7,"median_ms":612.4,"max_ms":1400}},"violations":[{"rule":"S1 exclusion","text":"two holders"}]}`
+
+func TestResultsAreShown(t *testing.T) {
+	r, err := read(write(t, map[string]string{
+		"chaos-redis-one-compares.json": aRun,
+		"model.json": `{"began":"2026-11-30T12:00:00Z","commit":"abc","instances":[{"name":"two","states":12345,"depth":9,"seconds":2,"safe":true,"live":false}],
+			"mutants":[{"name":"no fence","caught_by":"safe"},{"name":"no queue","caught_by":""}]}`,
+		"mutants.json": `{"began":"2026-11-30T12:00:00Z","commit":"abc","mutants":[
+			{"rule":"K4: x","file":"distributed/redislock/lua/a.lua","language":"Lua","found_by":"distributed/redislock TestA/one","seconds":1},
+			{"rule":"K5: y","file":"distributed/redislock/lua/a.lua","language":"Lua","found_by":"distributed/redislock TestA/two","seconds":1},
+			{"rule":"K6: z","file":"bundle.go","language":"Go","found_by":"","why":"SURVIVED","seconds":1}]}`,
+	}))
+	require.NoError(t, err)
+	w := &writer{tests: newTests(top)}
+	w.runs(r.chaos)
+	w.recoveries(r.chaos)
+	w.teeth(r)
+	require.Empty(t, w.errs)
+	for _, want := range []string{
+		"| redis | one | 5 | 1,234,567 | 900 | 10 | killed 7, stopped 2 | 60 | 18446744073709551615 | `a760e34a-dirty` | 2026-11-30 | S1 exclusion 1 |",
+		"- **redis-one, S1 exclusion:** `two holders`",
+		"**Missing:** no result of redlock, etcd, zookeeper, postgres, mariadb, sqlite.",
+		"**Missing:** no result of redis, redlock, etcd, zookeeper, postgres, mariadb, sqlite, memcached.",
+		"| redis | one | compares | killed holder | 7 | 612 | 1400 |",
+		"3 lines of 2026-11-30, `abc`: 2 are found.", "| `distributed/redislock` | Lua | 2 | 2 | `TestA` 2 |", "- **Not found:** K6: z (`bundle.go`): SURVIVED",
+		"| two | 12,345 | 9 | 2 | holds | **does not hold** |", "| no queue | **not found** |",
+	} {
+		require.Contains(t, w.String(), want)
+	}
+}
+
+func TestMissingResultsAreSaid(t *testing.T) {
+	r, err := read(t.TempDir())
+	require.NoError(t, err)
+	w := &writer{tests: newTests(top)}
+	w.runs(r.chaos)
+	w.recoveries(r.chaos)
+	w.teeth(r)
+	for _, want := range []string{"no result of redis", "no result.", "no result of `make mutants`", "no result of the model checker"} {
+		require.Contains(t, w.String(), "**Missing:** "+want)
+	}
+}
+
+func TestWrongResultsAreRefused(t *testing.T) {
+	for name, text := range map[string]string{
+		"chaos-a.json": `{"backend":"redis","shape":"one","store":"some","began":"2026-11-30T12:00:00Z","commit":"abc"}`,
+		"chaos-b.json": `{}`, "chaos-c.json": `{`, "model.json": `[]`, "sale.json": `{}`,
+	} {
+		_, err := read(write(t, map[string]string{name: text}))
+		require.ErrorContains(t, err, name)
+	}
+}
