@@ -168,7 +168,7 @@ func TestRunThatDidTooLittle(t *testing.T) {
 		"the whole service": {&History{Calls: calls, Faults: []Event{fault("cut", "", 15, 18)}}, Need{Hits: []string{"cut"}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := one.h.Enough(one.need)
+			err := one.h.Count().Enough(one.need)
 			if one.says == "" {
 				require.NoError(t, err)
 				return

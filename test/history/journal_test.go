@@ -83,7 +83,7 @@ func TestJournalSaysWhatHappened(t *testing.T) {
 	place := byKey["queue of test:n:k"][1]
 	require.Less(t, place.Asked, place.Queued)
 	require.Less(t, place.Queued, place.Held)
-	require.EqualError(t, h.Enough(Need{Entries: 2}), "0 entries came while another process was inside, want 1 at least")
+	require.EqualError(t, h.Count().Enough(Need{Entries: 2}), "0 entries came while another process was inside, want 1 at least")
 }
 
 // A loss ends what was certain at the look before it. A process that says no more was certain as long as its lease lasts.
