@@ -32,12 +32,12 @@ func (f *fleet) faults() map[string]func(i int) {
 	}
 	if len(f.servers) > 0 {
 		maps.Copy(all, map[string]func(i int){cut: f.cut, halfOpen: f.silence, lost: f.lose, slow: f.slow, stopped: f.stopServer})
-		if f.restarts {
+		if !f.stays {
 			all[killed] = f.killServer
 		}
 	}
 	for name, do := range f.own {
-		all[name] = func(int) { f.during(history.Fault{Name: name}, do) }
+		all[name] = func(int) { do(f, name) }
 	}
 	return all
 }
@@ -84,19 +84,27 @@ func (f *fleet) stop(i int) { f.procs[i].Stop(func() { time.Sleep(f.upTo(2 * f.t
 func (f *fleet) killHolder(i int) {
 	f.t.Helper()
 	p := f.procs[i]
-	f.measure("killed holder", others(p, f.dwell(p)))
+	key := f.dwell(p)
+	time.Sleep(f.upTo(f.task.TTL)) // it renews its lease, or has not yet
+	f.measure("killed holder", others(p, key))
 	f.replace(i)
 }
 
-// killWaiter kills a process that waits in the backend's queue for another one, which then goes on.
+// killWaiter kills the process that is first in the backend's queue behind another one, which then goes on.
 func (f *fleet) killWaiter(i int) {
 	f.t.Helper()
 	holder := f.procs[i]
 	key := f.dwell(holder)
-	waiter := f.await("a waiter", func() {}, func(e history.Event, c *history.Call) bool {
-		return e.What == history.Queued && c.Key == queueOf(key) && e.Process != holder.Name
-	}).Process
-	f.replace(slices.IndexFunc(f.procs, func(p *process) bool { return p.Name == waiter }))
+	var first history.Event
+	f.await("a waiter", func() {}, func(history.Event, *history.Call) bool {
+		for c, e := range f.places {
+			if c.Key == queueOf(key) && c.Process != holder.Name && (first.At == 0 || e.At < first.At) {
+				first = e
+			}
+		}
+		return first.At > 0
+	})
+	f.replace(slices.IndexFunc(f.procs, func(p *process) bool { return p.Name == first.Process }))
 	f.measure("dead waiter", others(holder, key))
 	holder.Tell("go on")
 }
@@ -106,6 +114,7 @@ func (f *fleet) replace(i int) {
 	f.t.Helper()
 	f.procs[i].Kill()
 	require.NoError(f.t, f.procs[i].End())
+	f.forget(f.procs[i])
 	f.begin(i)
 }
 
@@ -146,14 +155,15 @@ func (f *fleet) silence(i int) {
 		p.Tell("go on")
 		time.Sleep(f.upTo(f.task.TTL))
 	})
-	f.measure("connection is back", func(c *history.Call) bool { return isQueue(c) && c.Process == p.Name })
+	name := p.Name // p may have another process by then
+	f.measure("connection is back", func(c *history.Call) bool { return isQueue(c) && c.Process == name })
 }
 
 // lose loses the reply to the next request for a lock, if one comes soon.
 func (f *fleet) lose(i int) {
 	link := f.procs[i].links[f.rnd.IntN(len(f.servers))]
 	f.on(i, lost, func(*testproc.Proxy) {}, func(*testproc.Proxy) {}, func() {
-		for link.LoseReply(f.word); !link.Lost() && f.rnd.IntN(40) > 0; {
+		for link.LoseReply(name); !link.Lost() && f.rnd.IntN(40) > 0; {
 			time.Sleep(tick)
 		}
 		link.SwallowReply("")
@@ -162,21 +172,24 @@ func (f *fleet) lose(i int) {
 
 func (f *fleet) stopServer(int) {
 	one := f.servers[f.rnd.IntN(len(f.servers))]
-	f.during(history.Fault{Name: stopped}, func() {
-		one.Pause()
-		time.Sleep(f.upTo(2 * f.task.TTL))
-		one.Resume()
-	})
-	f.measure("service is back", isQueue)
+	f.away(stopped, one.Pause, one.Resume, f.upTo(2*f.task.TTL))
 }
 
 func (f *fleet) killServer(int) {
 	one := f.servers[f.rnd.IntN(len(f.servers))]
-	f.during(history.Fault{Name: killed}, func() {
-		one.Kill()
-		time.Sleep(f.upTo(f.task.TTL))
-		one.Restart()
-	})
-	f.measure("service is back", isQueue)
+	f.away(killed, one.Kill, one.Restart, f.upTo(f.task.TTL))
 	time.Sleep(f.counts)
+}
+
+// away takes a server, or what else is the service, away for so long.
+func (f *fleet) away(name string, begin, end func(), d time.Duration) {
+	f.during(history.Fault{Name: name}, func() {
+		if len(f.servers) > 1 {
+			f.measureAll("server lost")
+		}
+		begin()
+		time.Sleep(d)
+		end()
+	})
+	f.measureAll("service is back")
 }

@@ -3,6 +3,7 @@ package chaos
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -27,6 +28,7 @@ type fleet struct {
 	done   map[string]int // faults, by their names
 	waits  []wait
 	mu     sync.Mutex
+	places map[*history.Call]history.Event         // guarded by mu: of those that wait in the backend's queue, when they came
 	wanted func(history.Event, *history.Call) bool // guarded by mu: what await waits for
 	came   chan history.Event
 }
@@ -42,7 +44,7 @@ func newFleet(t *testing.T, rnd *rand.Rand, s *service, w task, processes int) *
 	run, err := history.NewRun(t.ArtifactDir())
 	require.NoError(t, err)
 	w.Data = redistest.Start(t).Addr
-	f := &fleet{Run: run, service: s, t: t, task: w, rnd: rnd, done: map[string]int{}, came: make(chan history.Event, 1)}
+	f := &fleet{Run: run, service: s, t: t, task: w, rnd: rnd, done: map[string]int{}, places: map[*history.Call]history.Event{}, came: make(chan history.Event, 1)}
 	t.Cleanup(func() {
 		for _, p := range f.procs {
 			p.Kill()
@@ -88,10 +90,23 @@ func (f *fleet) end() {
 func (f *fleet) heard(_ *history.Process, e history.Event, c *history.Call) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	switch e.What {
+	case history.Queued:
+		f.places[c] = e
+	case history.Held, history.Back:
+		delete(f.places, c)
+	}
 	if f.wanted != nil && c != nil && f.wanted(e, c) {
 		f.wanted = nil
 		f.came <- e
 	}
+}
+
+// forget has a process that has ended wait for nothing.
+func (f *fleet) forget(p *process) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	maps.DeleteFunc(f.places, func(c *history.Call, _ history.Event) bool { return c.Process == p.Name })
 }
 
 // Patience is counted in ticks, for a machine that stands still takes one.

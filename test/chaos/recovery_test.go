@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -11,16 +12,26 @@ import (
 	"github.com/wllock/wllock/test/history"
 )
 
-// wait is one for the first call that enters after a fault.
+// wait is one for calls that enter after a fault: for the first that fits, of each kind.
 type wait struct {
 	name  string
 	since int64
-	fits  func(*history.Call) bool
+	fit   []func(*history.Call) bool
 }
 
-// measure has the time be measured from now on, until a call enters that fits.
-func (f *fleet) measure(name string, fits func(*history.Call) bool) {
-	f.waits = append(f.waits, wait{name, history.Now(), fits})
+// measure has the time be measured from now on, until such calls enter.
+func (f *fleet) measure(name string, fit ...func(*history.Call) bool) {
+	f.waits = append(f.waits, wait{name, history.Now(), fit})
+}
+
+// measureAll has it be measured until each account has been entered with a lease that the service has granted since.
+func (f *fleet) measureAll(name string) {
+	var all []func(*history.Call) bool
+	for i := range f.task.Accounts {
+		key := queueOf(fmt.Sprint(i))
+		all = append(all, func(c *history.Call) bool { return c.Key == key })
+	}
+	f.measure(name, all...)
 }
 
 // others are the calls of other processes for a key.
@@ -45,14 +56,8 @@ type recovery struct {
 func recoveries(waits []wait, calls []*history.Call) map[string]recovery {
 	took := map[string][]float64{}
 	for _, w := range waits {
-		first := int64(0)
-		for _, c := range calls {
-			if c.Held > w.since && (first == 0 || c.Held < first) && w.fits(c) {
-				first = c.Held
-			}
-		}
-		if first > 0 {
-			took[w.name] = append(took[w.name], float64(first-w.since)/float64(time.Millisecond))
+		if at, entered := w.over(calls); entered {
+			took[w.name] = append(took[w.name], float64(at-w.since)/float64(time.Millisecond))
 		}
 	}
 	all := map[string]recovery{}
@@ -63,6 +68,23 @@ func recoveries(waits []wait, calls []*history.Call) map[string]recovery {
 	return all
 }
 
+// over is when a call of each kind had entered.
+func (w wait) over(calls []*history.Call) (at int64, entered bool) {
+	for _, fits := range w.fit {
+		first := int64(0)
+		for _, c := range calls {
+			if c.Held > w.since && (first == 0 || c.Held < first) && fits(c) {
+				first = c.Held
+			}
+		}
+		if first == 0 {
+			return 0, false
+		}
+		at = max(at, first)
+	}
+	return at, true
+}
+
 // The first call counts that enters after the fault and fits, whichever asked first.
 func TestRecoveries(t *testing.T) {
 	const ms = int64(time.Millisecond)
@@ -70,9 +92,11 @@ func TestRecoveries(t *testing.T) {
 		return &history.Call{Process: process, Request: history.Request{Key: key}, Held: held * ms}
 	}
 	dead := &process{Process: &history.Process{Name: "dead"}}
+	first := []func(*history.Call) bool{others(dead, "1")}
 	waits := []wait{
-		{"killed holder", 100 * ms, others(dead, "1")}, {"killed holder", 200 * ms, others(dead, "1")}, {"killed holder", 300 * ms, others(dead, "1")},
-		{"killed holder", 900 * ms, others(dead, "1")}, {"service is back", 100 * ms, isQueue},
+		{"killed holder", 100 * ms, first}, {"killed holder", 200 * ms, first}, {"killed holder", 300 * ms, first}, {"killed holder", 900 * ms, first},
+		{"service is back", 100 * ms, []func(*history.Call) bool{isQueue, others(dead, "2")}},
+		{"service is back", 110 * ms, []func(*history.Call) bool{isQueue, others(dead, "2")}}, // of which the second never came
 	}
 	got := recoveries(waits, []*history.Call{
 		call("a", "1", 99), call("a", "1", 0), call("b", "1", 150), call("a", "1", 120), call("a", "2", 101), call("dead", "1", 102),

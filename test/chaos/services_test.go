@@ -1,22 +1,33 @@
 package chaos
 
 import (
+	"context"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/redlock"
+	"github.com/wllock/wllock/distributed/sqllock/sqlite"
+	"github.com/wllock/wllock/internal/dbtest"
+	"github.com/wllock/wllock/internal/etcdtest"
 	"github.com/wllock/wllock/internal/redistest"
 	"github.com/wllock/wllock/internal/testproc"
+	"github.com/wllock/wllock/internal/zktest"
+	"github.com/wllock/wllock/test/history"
 )
 
 // service is a lock service that has been started.
 type service struct {
-	servers  []*testproc.Server
-	url      func(ways map[string]string) string // by the addresses of the proxies
-	word     string                              // requests for a lock have it
-	restarts bool                                // its servers may be killed, and started again
-	counts   time.Duration                       // so long after a server was started again, no other may be
-	own      map[string]func()                   // faults that no other service has
+	servers []*testproc.Server
+	url     func(ways map[string]string) string    // by the addresses of the proxies
+	stays   bool                                   // its servers are not killed
+	counts  time.Duration                          // so long after a server was started again, no other may be
+	own     map[string]func(f *fleet, name string) // faults that no other service has
 }
 
 // cell is a backend, and a shape of its service.
@@ -35,38 +46,165 @@ const short, long = time.Second, 2 * time.Second // leases
 
 var cells = []cell{
 	{backend: "redis", shape: "alone", ttl: short, start: redisAlone},
-	{backend: "redis", shape: "memory", ttl: short, start: redisMemory, forgets: true},
 	{backend: "redis", shape: "localonly", ttl: short, start: redisAlone, localOnly: true},
+	{backend: "redis", shape: "memory", ttl: short, start: redisMemory, forgets: true},
+	{backend: "redis", shape: "sentinel", ttl: short, start: redisSentinel, forgets: true},
+	{backend: "redis", shape: "cluster", ttl: short, start: redisCluster},
+	{backend: "redlock", shape: "3", ttl: short, start: redlockOf(3), unordered: true, noPermits: true},
+	{backend: "redlock", shape: "5", ttl: short, start: redlockOf(5), unordered: true, noPermits: true},
+	{backend: "postgres", shape: "alone", ttl: long, start: database(dbtest.Postgres)},
+	{backend: "mariadb", shape: "alone", ttl: long, start: database(dbtest.MariaDB)},
+	{backend: "sqlite", shape: "file", ttl: long, start: file},
+	{backend: "etcd", shape: "alone", ttl: long, start: func(t *testing.T) *service { return etcd([]*etcdtest.Server{etcdtest.Start(t)}) }},
+	{backend: "etcd", shape: "three", ttl: long, start: func(t *testing.T) *service { return etcd(etcdtest.StartCluster(t)) }},
+	{backend: "zookeeper", shape: "alone", ttl: long, start: func(t *testing.T) *service { return zookeeper([]*zktest.Server{zktest.Start(t)}) }},
+	{backend: "zookeeper", shape: "three", ttl: long, start: func(t *testing.T) *service { return zookeeper(zktest.StartEnsemble(t, false)) }},
+	{backend: "memcached", shape: "alone", ttl: long, start: memcached, noFences: true},
 }
+
+// hosts is a list of the servers in a URL, as a process reaches them.
+func (s *service) hosts(ways map[string]string) string {
+	var all []string
+	for _, one := range s.servers {
+		all = append(all, ways[one.Addr])
+	}
+	return strings.Join(all, ",")
+}
+
+// durable has a Redis server keep what it has acknowledged.
+var durable = []string{"--appendonly", "yes", "--appendfsync", "always"}
 
 func redisAlone(t *testing.T) *service {
-	return onRedis(redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always"))
+	return redisOf("redis://", "", redistest.Start(t, durable...))
 }
 
-func redisMemory(t *testing.T) *service { return onRedis(redistest.Start(t)) }
+func redisMemory(t *testing.T) *service { return redisOf("redis://", "", redistest.Start(t)) }
 
-func onRedis(s *redistest.Server) *service {
-	return &service{
-		servers: []*testproc.Server{s.Server}, url: func(map[string]string) string { return "redis://" + s.Addr }, word: name, restarts: true,
-		own: redisFaults(s),
+func redisCluster(t *testing.T) *service {
+	return redisOf("redis+cluster://", "", redistest.StartCluster(t, durable...).Nodes...)
+}
+
+func redisSentinel(t *testing.T) *service {
+	group := redistest.StartSentinel(t)
+	s := redisOf("redis+sentinel://", "/"+redistest.MasterName, group.Primary, group.Replica)
+	s.url = func(map[string]string) string {
+		return "redis+sentinel://" + strings.Join(group.Addrs(), ",") + "/" + redistest.MasterName
 	}
+	s.own["failover"] = func(f *fleet, name string) {
+		f.during(history.Fault{Name: name}, func() {
+			f.measureAll(name)
+			failOver(t, group)
+		})
+	}
+	return s
 }
 
-// redisFaults are what else befalls Redis servers.
-func redisFaults(all ...*redistest.Server) map[string]func() {
-	each := func(command string) func() {
-		return func() {
-			for _, s := range all {
-				for _, args := range strings.Split(command, ", ") {
-					words := strings.Fields(args)
-					of := make([]any, len(words))
-					for i := range words {
-						of[i] = words[i]
-					}
-					s.Do(of...)
-				}
+// failOver waits until the replica may become the primary, and until it is.
+func failOver(t *testing.T, group *redistest.Sentinel) {
+	sentinel, before := group.Sentinels[0].Client(), group.PrimaryAddr()
+	redistest.Eventually(t, time.Minute, "a failover", func() bool {
+		_ = sentinel.Do(context.Background(), "SENTINEL", "FAILOVER", redistest.MasterName).Err() // refused: it is under way, or there is no replica
+		for range 20 {
+			if group.PrimaryAddr() != before {
+				return true
 			}
+			time.Sleep(tick)
 		}
+		return false
+	})
+}
+
+// redisOf is a service whose clients hear of the servers' own addresses.
+func redisOf(scheme, path string, all ...*redistest.Server) *service {
+	s, own := &service{}, []string{}
+	for _, one := range all {
+		s.servers, own = append(s.servers, one.Server), append(own, one.Addr)
 	}
-	return map[string]func(){"script flush": each("SCRIPT FLUSH"), "client kill": each("CLIENT KILL TYPE pubsub, CLIENT KILL TYPE normal")}
+	s.url = func(map[string]string) string { return scheme + strings.Join(own, ",") + path }
+	s.own = map[string]func(*fleet, string){
+		"script flush": on(all, "SCRIPT", "FLUSH"), "pubsub clients killed": on(all, "CLIENT", "KILL", "TYPE", "pubsub"),
+		"clients killed": on(all, "CLIENT", "KILL", "TYPE", "normal"),
+	}
+	return s
+}
+
+// on is a fault that a command causes.
+func on(all []*redistest.Server, command ...any) func(*fleet, string) {
+	return func(f *fleet, name string) {
+		f.during(history.Fault{Name: name}, func() {
+			for _, one := range all {
+				one.Do(command...)
+			}
+		})
+	}
+}
+
+// redlockOf is so many servers, which know the longest TTL of their system. One that was started again counts when that time is over.
+func redlockOf(n int) func(t *testing.T) *service {
+	return func(t *testing.T) *service {
+		var all []*redistest.Server
+		var clients []redis.UniversalClient
+		for range n {
+			all = append(all, redistest.Start(t))
+			clients = append(clients, all[len(all)-1].Client())
+		}
+		first, err := redlock.New(clients, redlock.WithQuorumFences())
+		require.NoError(t, err)
+		require.NoError(t, first.Probe(t.Context(), distributed.Probe{Key: system + ":", TTL: short}))
+		require.NoError(t, first.Vouch(t.Context()))
+		require.NoError(t, first.Close())
+		s := redisOf("", "", all...)
+		s.url = func(ways map[string]string) string { return "redlock://" + s.hosts(ways) + "?fences=quorum" }
+		s.counts = 4 * short
+		return s
+	}
+}
+
+// database is a server that keeps what it has committed when it is killed.
+func database(start func(dbtest.TB, ...dbtest.Option) *dbtest.Server) func(t *testing.T) *service {
+	return func(t *testing.T) *service {
+		s := start(t, dbtest.NoSync())
+		return &service{servers: []*testproc.Server{s.Server}, url: func(ways map[string]string) string { return s.URLAt(ways[s.Addr]) }}
+	}
+}
+
+// file is SQLite's, which another program locks now and then.
+func file(t *testing.T) *service {
+	url := "sqlite://" + filepath.Join(testproc.TempDir(t, "chaos"), "locks.db")
+	s := &service{url: func(map[string]string) string { return url }}
+	s.own = map[string]func(*fleet, string){"file locked": func(f *fleet, name string) {
+		db, err := sqlite.OpenDB(url)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, db.Close()) }()
+		db.SetMaxOpenConns(1)
+		do := func(statement string) error {
+			_, err := db.ExecContext(context.Background(), statement)
+			return err
+		}
+		f.away(name, func() {
+			redistest.Eventually(t, time.Minute, "the file's lock", func() bool { return do("BEGIN EXCLUSIVE") == nil })
+		}, func() { require.NoError(t, do("ROLLBACK")) }, f.upTo(2*f.task.TTL))
+	}}
+	return s
+}
+
+func etcd(servers []*etcdtest.Server) *service {
+	s := &service{servers: servers}
+	s.url = func(ways map[string]string) string { return "etcd://" + s.hosts(ways) }
+	return s
+}
+
+func zookeeper(servers []*zktest.Server) *service {
+	s := &service{}
+	for _, one := range servers {
+		s.servers = append(s.servers, one.Server)
+	}
+	s.url = func(ways map[string]string) string { return "zk://" + s.hosts(ways) }
+	return s
+}
+
+func memcached(t *testing.T) *service {
+	s := &service{servers: []*testproc.Server{dbtest.Memcached(t)}, stays: true}
+	s.url = func(ways map[string]string) string { return "memcached://" + s.hosts(ways) + "?unfenced=true" }
+	return s
 }

@@ -224,4 +224,3 @@ var (
 	readBlind  = redis.NewScript(`return redis.call('HGET', KEYS[1], 'value') or 0`)
 	writeBlind = redis.NewScript(`return redis.call('HSET', KEYS[1], 'value', ARGV[2])`)
 )
-
