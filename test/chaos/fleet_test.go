@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -31,6 +32,7 @@ type fleet struct {
 	places map[*history.Call]history.Event         // guarded by mu: of those that wait in the backend's queue, when they came
 	wanted func(history.Event, *history.Call) bool // guarded by mu: what await waits for
 	came   chan history.Event
+	said   string // guarded by mu: the last error of a call
 }
 
 // process is one that counts. Its successors have its links.
@@ -95,6 +97,7 @@ func (f *fleet) heard(_ *history.Process, e history.Event, c *history.Call) {
 		f.places[c] = e
 	case history.Held, history.Back:
 		delete(f.places, c)
+		f.said = cmp.Or(e.Error, f.said)
 	}
 	if f.wanted != nil && c != nil && f.wanted(e, c) {
 		f.wanted = nil
@@ -126,7 +129,9 @@ func (f *fleet) await(what string, begin func(), wanted func(history.Event, *his
 		case <-time.After(tick):
 		}
 	}
-	f.t.Fatalf("waited in vain: %s", what)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.t.Fatalf("waited in vain: %s. The last error of a call: %s", what, f.said)
 	return history.Event{}
 }
 

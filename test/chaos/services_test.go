@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"database/sql"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,6 +13,9 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/redlock"
+	"github.com/wllock/wllock/distributed/sqllock"
+	"github.com/wllock/wllock/distributed/sqllock/mysql"
+	"github.com/wllock/wllock/distributed/sqllock/postgres"
 	"github.com/wllock/wllock/distributed/sqllock/sqlite"
 	"github.com/wllock/wllock/internal/dbtest"
 	"github.com/wllock/wllock/internal/etcdtest"
@@ -52,8 +56,8 @@ var cells = []cell{
 	{backend: "redis", shape: "cluster", ttl: short, start: redisCluster},
 	{backend: "redlock", shape: "3", ttl: short, start: redlockOf(3), unordered: true, noPermits: true},
 	{backend: "redlock", shape: "5", ttl: short, start: redlockOf(5), unordered: true, noPermits: true},
-	{backend: "postgres", shape: "alone", ttl: long, start: database(dbtest.Postgres)},
-	{backend: "mariadb", shape: "alone", ttl: long, start: database(dbtest.MariaDB)},
+	{backend: "postgres", shape: "alone", ttl: long, start: database(dbtest.Postgres, postgres.OpenDB, sqllock.PostgreSQL)},
+	{backend: "mariadb", shape: "alone", ttl: long, start: database(dbtest.MariaDB, mysql.OpenDB, sqllock.MySQL)},
 	{backend: "sqlite", shape: "file", ttl: long, start: file},
 	{backend: "etcd", shape: "alone", ttl: long, start: func(t *testing.T) *service { return etcd([]*etcdtest.Server{etcdtest.Start(t)}) }},
 	{backend: "etcd", shape: "three", ttl: long, start: func(t *testing.T) *service { return etcd(etcdtest.StartCluster(t)) }},
@@ -161,9 +165,15 @@ func redlockOf(n int) func(t *testing.T) *service {
 }
 
 // database is a server that keeps what it has committed when it is killed.
-func database(start func(dbtest.TB, ...dbtest.Option) *dbtest.Server) func(t *testing.T) *service {
+func database(
+	start func(dbtest.TB, ...dbtest.Option) *dbtest.Server, open func(url string) (*sql.DB, error), dialect sqllock.Dialect,
+) func(t *testing.T) *service {
 	return func(t *testing.T) *service {
 		s := start(t, dbtest.NoSync())
+		db, err := open(s.URL())
+		require.NoError(t, err)
+		require.NoError(t, sqllock.Migrate(t.Context(), db, dialect))
+		require.NoError(t, db.Close())
 		return &service{servers: []*testproc.Server{s.Server}, url: func(ways map[string]string) string { return s.URLAt(ways[s.Addr]) }}
 	}
 }
