@@ -158,6 +158,13 @@ tools: gotestsum browser ## test the tools: links and pages of the documentation
 	@GOWORK=off $(GO) -C tools vet ./...
 	@cd tools && GOWORK=off $(TEST) -count=1 ./...
 
+CHAOS      ?= .#   which cells
+CHAOS_TIME ?= 60s# of each
+.PHONY: chaos
+chaos: compiler servers ## kill, stop and cut off processes and lock services, and judge what they did: test/results, 40 minutes; CHAOS='redis|etcd', CHAOS_TIME=20s
+	@WLLOCK_REQUIRE_SERVERS=1 WLLOCK_CHAOS_TIME=$(CHAOS_TIME) WLLOCK_CHAOS_RESULTS="$(CURDIR)/test/results" \
+		$(GO) test -count=1 -timeout 0 -v -run 'TestChaos/($(CHAOS))' ./test/chaos
+
 .PHONY: mutants
 mutants: servers ## break one line after the other, and say which test finds it, a quarter of an hour; MUTANTS='K4|^local/' breaks some
 	@GOWORK=off $(GO) -C tools run ./mutants -only '$(MUTANTS)'

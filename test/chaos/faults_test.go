@@ -19,6 +19,7 @@ const (
 	slow     = "delay"
 	stopped  = "server stop"
 	killed   = "server kill"
+	parted   = "partition"
 )
 
 // faults are what a run does, by the names under which it counts them. Each is done to a process, or to the service.
@@ -31,7 +32,7 @@ func (f *fleet) faults() map[string]func(i int) {
 		"stop":                            f.stop,
 	}
 	if len(f.servers) > 0 {
-		maps.Copy(all, map[string]func(i int){cut: f.cut, halfOpen: f.silence, lost: f.lose, slow: f.slow, stopped: f.stopServer})
+		maps.Copy(all, map[string]func(i int){cut: f.cut, halfOpen: f.silence, lost: f.lose, slow: f.slow, stopped: f.stopServer, parted: f.part})
 		if !f.stays {
 			all[killed] = f.killServer
 		}
@@ -171,14 +172,49 @@ func (f *fleet) lose(i int) {
 }
 
 func (f *fleet) stopServer(int) {
-	one := f.servers[f.rnd.IntN(len(f.servers))]
-	f.away(stopped, one.Pause, one.Resume, f.upTo(2*f.task.TTL))
+	some := f.few()
+	f.away(stopped, some.each((*testproc.Server).Pause), some.each((*testproc.Server).Resume), f.upTo(2*f.task.TTL))
 }
 
 func (f *fleet) killServer(int) {
-	one := f.servers[f.rnd.IntN(len(f.servers))]
-	f.away(killed, one.Kill, one.Restart, f.upTo(f.task.TTL))
+	some := f.few()
+	f.away(killed, some.each((*testproc.Server).Kill), some.each((*testproc.Server).Restart), f.upTo(f.task.TTL))
 	time.Sleep(f.counts)
+}
+
+// part has no process reach some servers.
+func (f *fleet) part(int) {
+	some := f.few()
+	stall := func(on bool) func() {
+		return func() {
+			for _, p := range f.procs {
+				for i := range some {
+					p.links[i].Stall(on)
+				}
+			}
+		}
+	}
+	f.away(parted, stall(true), stall(false), f.upTo(2*f.task.TTL))
+}
+
+// victims are servers, by their places in the list.
+type victims map[int]*testproc.Server
+
+// few are as many servers as the service can do without, or one.
+func (f *fleet) few() victims {
+	some := victims{}
+	for _, i := range f.rnd.Perm(len(f.servers))[:max(1, f.minority)] {
+		some[i] = f.servers[i]
+	}
+	return some
+}
+
+func (v victims) each(do func(*testproc.Server)) func() {
+	return func() {
+		for _, one := range v {
+			do(one)
+		}
+	}
 }
 
 // away takes a server, or what else is the service, away for so long.

@@ -73,7 +73,7 @@ func (f *fleet) begin(i int) {
 	for j, link := range f.procs[i].links {
 		ways[f.servers[j].Addr] = link.Addr
 	}
-	w.Name, w.Seed, w.URL, w.Ways = fmt.Sprintf("p%d.%d", i, f.lives), f.rnd.Uint64(), f.url(ways), ways
+	w.Name, w.Seed, w.URL, w.Ways = fmt.Sprintf("p%d.%d", i, f.lives), f.rnd.Uint64(), f.url(i, ways), ways
 	text, err := json.Marshal(w)
 	require.NoError(f.t, err)
 	f.procs[i].Process, err = f.Start(w.Name, workerEnv+"="+string(text), f.heard)

@@ -63,7 +63,7 @@ func recoveries(waits []wait, calls []*history.Call) map[string]recovery {
 	all := map[string]recovery{}
 	for name, ms := range took {
 		slices.Sort(ms)
-		all[name] = recovery{len(ms), ms[len(ms)/2], ms[len(ms)-1]}
+		all[name] = recovery{len(ms), (ms[(len(ms)-1)/2] + ms[len(ms)/2]) / 2, ms[len(ms)-1]}
 	}
 	return all
 }

@@ -75,6 +75,11 @@ func (t task) dial(ctx context.Context, network, addr string) (net.Conn, error) 
 	return new(net.Dialer).DialContext(ctx, network, cmp.Or(t.Ways[addr], addr))
 }
 
+// settings of processes, which differ.
+var settings = [][]wllock.Option{
+	{}, {wllock.WithMaxHandoffs(0)}, {wllock.WithMaxHandoffs(3), wllock.WithLinger(time.Millisecond)}, {wllock.WithMaxTenure(2 * time.Millisecond)},
+}
+
 // worker is a process that adds to accounts under locks, again and again, until its input ends.
 type worker struct {
 	task
@@ -91,7 +96,7 @@ func (w *worker) run() error {
 		return err
 	}
 	w.journal, w.goOn = history.NewJournal(os.Stdout, w.Name), make(chan struct{})
-	opts := []wllock.Option{wllock.WithOwnedBackend(), wllock.WithLeaseTTL(w.TTL)}
+	opts := append(settings[w.Seed%uint64(len(settings))], wllock.WithOwnedBackend(), wllock.WithLeaseTTL(w.TTL))
 	if w.LocalOnly {
 		opts = append(opts, wllock.WithOutage(wllock.LocalOnly))
 	}
@@ -160,6 +165,12 @@ func (w *worker) call(ctx context.Context, rnd *rand.Rand, caller string) {
 	deadline := time.Now().Add(wait)
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
+	switch rnd.IntN(16) {
+	case 0:
+		opts = append(opts, wllock.SyncRelease())
+	case 1:
+		defer time.AfterFunc(time.Duration(rnd.IntN(1_000))*time.Microsecond, cancel).Stop()
+	}
 	r.Deadline = history.Clock(deadline)
 	e, stay := w.journal.Ask(r), time.Duration(rnd.IntN(2_000))*time.Microsecond
 	e.Back(w.locker.Do(ctx, name, r.Key, func(ctx context.Context) error {

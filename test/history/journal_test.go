@@ -98,6 +98,7 @@ func TestCertainUntilTheLastLook(t *testing.T) {
 		"lost":                          {`{"at":20,"what":"held","until":99} {"at":25,"what":"held","until":120} {"at":30,"what":"leave"}`, 25},
 		"never":                         {`{"at":20,"what":"held"}`, 0},
 		"lost and not known any more":   {`{"at":20,"what":"held"} {"at":25,"what":"held","until":120}`, 0},
+		"degraded":                      {`{"at":20,"what":"held","alone":true} {"at":30,"what":"leave","alone":true}`, 0},
 		"its function has not returned": {`{"at":20,"what":"held","until":99} {"at":31,"what":"back"}`, 20},
 	} {
 		t.Run(name, func(t *testing.T) {
