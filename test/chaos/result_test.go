@@ -77,5 +77,5 @@ func (r result) write(t *testing.T, folder string) {
 	text, err := json.MarshalIndent(r, "", "\t")
 	require.NoError(t, err)
 	require.NoError(t, os.MkdirAll(folder, 0o755))
-	require.NoError(t, os.WriteFile(filepath.Join(folder, fmt.Sprintf("chaos-%s-%s-%s.json", r.Backend, r.Shape, r.Store)), append(text, '\n'), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, fmt.Sprintf("chaos-%s-%s-%s.json", r.Backend, r.Shape, r.Store)), append(text, '\n'), 0o644))
 }
