@@ -23,14 +23,19 @@ const faultTTL = time.Second
 
 func openURL(url string) (distributed.Backend, error) { return Open(url) }
 
+// url names the servers.
+func (s *servers) url() string {
+	var hosts []string
+	for _, one := range s.all {
+		hosts = append(hosts, one.Addr)
+	}
+	return "redlock://" + strings.Join(hosts, ",") + "?fences=quorum"
+}
+
 func TestProcesses(t *testing.T) {
 	testscope.Long(t, "kills and stops processes, and waits for what they held")
 	t.Parallel()
-	var hosts []string
-	for _, one := range start(t, 3).all {
-		hosts = append(hosts, one.Addr)
-	}
-	testlocker.Processes{URL: "redlock://" + strings.Join(hosts, ",") + "?fences=quorum", Open: openURL, TTL: faultTTL, NoPermits: true}.Run(t)
+	testlocker.Processes{URL: start(t, 3).url(), Open: openURL, TTL: faultTTL, NoPermits: true}.Run(t)
 }
 
 // hasEnded reports what a lease tells its user: that it has expired, or that it was lost before, which lets others in.

@@ -21,9 +21,14 @@
 //
 //   - With redis-localonly the service is away for so long that processes let their callers in without a lease. Only a store that compares
 //     fences keeps the data then.
+//   - With redis-localonly the service is away for so long that processes let their callers in without a lease. Only a store that compares
+//     fences keeps the data then.
 //   - A service that forgets (redis-memory, redis-sentinel) may have two holders. Only the data and the deadlines are judged.
 //   - The order of redlock's queue is not judged, for requests may overtake each other, and it has no permits.
 //   - memcached has no fences, so there is no store that compares them. It is not restarted, for it would forget.
+//
+// redlock-three-of-5 is five servers, of which each process reaches other three. On redlock-clocks clocks are set forward. Where a service can do
+// without some servers, as many fail at once.
 //
 // redlock-three-of-5 is five servers, of which each process reaches other three. On redlock-clocks clocks are set forward. Where a service can do
 // without some servers, as many fail at once.
