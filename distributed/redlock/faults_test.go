@@ -1,22 +1,16 @@
 package redlock
 
 import (
-	"context"
-	"fmt"
-	"math/rand/v2"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/redistest"
 	"github.com/wllock/wllock/internal/testlocker"
 	"github.com/wllock/wllock/internal/testscope"
-	"github.com/wllock/wllock/internal/testseed"
 )
 
 const faultTTL = time.Second

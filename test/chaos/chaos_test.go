@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/internal/race"
-	"github.com/wllock/wllock/internal/race"
 	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/testseed"
 	"github.com/wllock/wllock/test/history"

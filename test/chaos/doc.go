@@ -21,14 +21,9 @@
 //
 //   - With redis-localonly the service is away for so long that processes let their callers in without a lease. Only a store that compares
 //     fences keeps the data then.
-//   - With redis-localonly the service is away for so long that processes let their callers in without a lease. Only a store that compares
-//     fences keeps the data then.
 //   - A service that forgets (redis-memory, redis-sentinel) may have two holders. Only the data and the deadlines are judged.
 //   - The order of redlock's queue is not judged, for requests may overtake each other, and it has no permits.
 //   - memcached has no fences, so there is no store that compares them. It is not restarted, for it would forget.
-//
-// redlock-three-of-5 is five servers, of which each process reaches other three. On redlock-clocks clocks are set forward. Where a service can do
-// without some servers, as many fail at once.
 //
 // redlock-three-of-5 is five servers, of which each process reaches other three. On redlock-clocks clocks are set forward. Where a service can do
 // without some servers, as many fail at once.
@@ -46,5 +41,6 @@
 //	service is back       from then on, until each account has been entered with a lease that was granted since
 //	server lost, failover the same from when one of several servers is taken away, or the primary is to be another one
 //
-// `make test-all` does each fault once, with the store that compares. WLLOCK_CHAOS_RESULTS names a folder, to which each run writes its result as JSON, whether it has passed or not.
+// `make test-all` does each fault once, with the store that compares. WLLOCK_CHAOS_RESULTS names a folder, to which each run writes its result
+// as JSON, whether it has passed or not.
 package chaos
