@@ -126,7 +126,7 @@ vet: ## go vet
 benchmarks: servers gotestsum ## test what compares and what uses other libraries: the benchmarks, examples for web frameworks and of migrations
 	@$(TEST) $(PLAIN)
 unraced: servers gotestsum # what skips under the detector
-	@$(TEST) -run 'FaultsInAnyOrder|AllocateLittle|Scenes' . ./distributed/zklock ./distributed/etcdlock
+	@$(TEST) -run 'AllocateLittle|Scenes|Chaos' . ./distributed/zklock ./distributed/etcdlock ./test/chaos
 databases: servers gotestsum # those that dbtest.Tested leaves out under the detector
 	@$(TEST) -skip '/postgres|Notifier|Failover|LargerThanTheServer' ./distributed/sqllock
 
@@ -157,6 +157,13 @@ cover: compiler servers browser ## coverage over all packages: coverage.out, cov
 tools: gotestsum browser ## test the tools: links and pages of the documentation in a browser, workflows, compose.yaml
 	@GOWORK=off $(GO) -C tools vet ./...
 	@cd tools && GOWORK=off $(TEST) -count=1 ./...
+
+CHAOS      ?= .#   which cells
+CHAOS_TIME ?= 60s# of each
+.PHONY: chaos
+chaos: compiler servers ## kill, stop and cut off processes and lock services, and judge what they did: test/results, 40 minutes; CHAOS='redis|etcd', CHAOS_TIME=20s
+	@WLLOCK_REQUIRE_SERVERS=1 WLLOCK_CHAOS_TIME=$(CHAOS_TIME) WLLOCK_CHAOS_RESULTS="$(CURDIR)/test/results" \
+		$(GO) test -count=1 -timeout 0 -v -run 'TestChaos/($(CHAOS))' ./test/chaos
 
 .PHONY: mutants
 mutants: servers ## break one line after the other, and say which test finds it, a quarter of an hour; MUTANTS='K4|^local/' breaks some

@@ -24,24 +24,10 @@ func TestProcesses(t *testing.T) {
 	testlocker.Processes{URL: server + newPrefix(), Open: openURL, TTL: ttl, Notice: 500 * time.Millisecond}.Run(t)
 }
 
-func TestFleet(t *testing.T) {
-	testscope.Long(t, "kills and stops processes")
-	t.Parallel()
-	url := "etcd://" + etcdtest.Shared(t).Addr + newPrefix()
-	testlocker.Fleet{URL: func(int) string { return url }, TTL: ttl, Lanes: 3}.Run(t)
-}
-
 func TestHotKey(t *testing.T) {
 	testscope.Long(t, "a load on one server for seconds")
 	prefix := newPrefix()
 	testlocker.HotKey(t, func() distributed.Backend { return open(t, etcdtest.Shared(t).Addr, prefix) })
-}
-
-func TestFaultsInAnyOrder(t *testing.T) {
-	testscope.Long(t, "a storm of faults")
-	prefix := newPrefix()
-	open := func(addr string) distributed.Backend { return open(t, addr, prefix) }
-	testlocker.StormOver(t, 6, ttl, etcdtest.StartCluster(t), open, "/x/", "/s/", "/xp/").Run(t)
 }
 
 // A limit above what is watched one by one.

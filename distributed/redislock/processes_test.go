@@ -17,21 +17,6 @@ func TestProcesses(t *testing.T) {
 	testlocker.Processes{URL: "redis://" + redistest.Start(t).Addr, Open: openURL, TTL: testTTL}.Run(t)
 }
 
-func TestFleets(t *testing.T) {
-	testscope.Long(t, "kills and stops processes")
-	t.Parallel()
-	for name, f := range map[string]testlocker.Fleet{
-		"a lock": {Lanes: 3}, "permits": {Limit: 8, Lanes: 5}, "permits of Lockers": {Limit: 8, Lanes: 5, Lockers: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := redistest.Start(t)
-			f.URL, f.TTL = func(int) string { return "redis://" + s.Addr }, testTTL
-			f.Run(t)
-		})
-	}
-}
-
 func TestHotKey(t *testing.T) {
 	testscope.Long(t, "a load on one server for seconds")
 	s := redistest.Start(t)

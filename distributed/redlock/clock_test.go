@@ -2,11 +2,13 @@ package redlock
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wllock/wllock/internal/redistest"
 	"github.com/wllock/wllock/internal/testscope"
 )
 
@@ -86,4 +88,29 @@ func TestAClockThatIsSetForwardInBothMajorities(t *testing.T) {
 	second := await(t, p)
 	require.True(t, hasEnded(first, time.Now()), "two holders, the first for %v", time.Until(first.Until()))
 	release(t, second)
+}
+
+// startWithClocks starts servers whose clocks tick, and can be set by s.ahead.
+func startWithClocks(t *testing.T, n int) *servers {
+	s := &servers{t: t}
+	var ticking sync.WaitGroup
+	end := make(chan struct{})
+	for i := range n {
+		one, clock := redistest.StartWithClock(t, time.Now())
+		s.all = append(s.all, one)
+		s.proxies = append(s.proxies, redistest.NewProxy(t, one.Addr))
+		ticking.Go(func() {
+			for {
+				select {
+				case <-end:
+					return
+				case <-time.After(time.Millisecond):
+					clock.Set(time.Now().Add(time.Duration(s.ahead[i].Load())))
+				}
+			}
+		})
+	}
+	t.Cleanup(func() { close(end); ticking.Wait() })
+	s.vouch(2 * faultTTL)
+	return s
 }

@@ -102,7 +102,7 @@ func TestPasswordFileCanChange(t *testing.T) {
 		s.do("CLIENT", "KILL", "USER", "shop")
 	}
 	set("first")
-	b, err := Open(strings.Replace(s.url(0, 3), "//", "//shop@", 1), WithPasswordFile(file))
+	b, err := Open(strings.Replace(s.url(), "//", "//shop@", 1), WithPasswordFile(file))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = b.Close() })
 	admitted := func() bool { return b.Ping(t.Context()) == nil }

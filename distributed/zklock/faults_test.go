@@ -61,13 +61,6 @@ func TestProcesses(t *testing.T) {
 	testlocker.Processes{URL: "zk://" + zktest.Shared(t).Addr + newRoot(), Open: openURL, TTL: ttl, Notice: 500 * time.Millisecond}.Run(t)
 }
 
-func TestFleet(t *testing.T) {
-	testscope.Long(t, "kills and stops processes")
-	t.Parallel()
-	url := "zk://" + zktest.Shared(t).Addr + newRoot()
-	testlocker.Fleet{URL: func(int) string { return url }, TTL: ttl, Lanes: 3}.Run(t)
-}
-
 func TestHotKey(t *testing.T) {
 	testscope.Long(t, "a load on one server for seconds")
 	root := newRoot()

@@ -20,12 +20,12 @@ type Cluster struct {
 	t     testing.TB
 }
 
-// StartCluster starts the nodes, joins them and waits until all of them serve.
-func StartCluster(t testing.TB) *Cluster {
+// StartCluster starts the nodes with further arguments, joins them and waits until all of them serve.
+func StartCluster(t testing.TB, args ...string) *Cluster {
 	t.Helper()
 	c := &Cluster{t: t}
 	for range 3 {
-		c.Nodes = append(c.Nodes, startNode(t))
+		c.Nodes = append(c.Nodes, startNode(t, args...))
 	}
 	for i, n := range c.Nodes {
 		first, last := i*slots/3, (i+1)*slots/3-1
@@ -58,10 +58,10 @@ func (c *Cluster) AddReplica(of *Server) *Server {
 	return n
 }
 
-func startNode(t testing.TB) *Server {
+func startNode(t testing.TB, args ...string) *Server {
 	t.Helper()
-	return Start(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-announce-ip", "127.0.0.1",
-		"--cluster-port", strconv.Itoa(testproc.FreePort(t, firstPort, lastPort)))
+	return Start(t, append([]string{"--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-announce-ip", "127.0.0.1",
+		"--cluster-port", strconv.Itoa(testproc.FreePort(t, firstPort, lastPort))}, args...)...)
 }
 
 // StartLoneNode starts a cluster of one node, and waits until it serves.

@@ -26,10 +26,7 @@ type Open func(url string) (distributed.Backend, error)
 type part struct {
 	URL, Key string
 	TTL      time.Duration
-	Limit    int    // of permits; 0: the lock alone
-	Lanes    int    // of a process of a fleet; 0: it enters once, and keeps the lease
-	Lockers  bool   // the callers of the fleet ask a Locker
-	Gates    string // the file of the fleet's turnstile
+	Limit    int // of permits; 0: the lock alone
 }
 
 // Child plays the part of a process, and reports whether this is one. TestMain calls it first.
@@ -44,11 +41,7 @@ func Child(open Open) bool {
 	if err == nil {
 		b, err = open(p.URL)
 	}
-	switch {
-	case err != nil:
-	case p.Lanes > 0:
-		err = p.fleet(b)
-	default:
+	if err == nil {
 		err = p.hold(b)
 	}
 	if err != nil {

@@ -376,3 +376,13 @@ func outcome(err error) string {
 	}
 	return "failed"
 }
+
+// gone reports whether the lease is known to be lost.
+func gone(l distributed.Lease) bool {
+	select {
+	case <-l.Lost():
+		return true
+	default:
+		return false
+	}
+}

@@ -195,7 +195,7 @@ func disturb(p *history.Process, rnd *rand.Rand) (killed bool) {
 }
 
 func judge(t *testing.T, run *history.Run, fenced bool) {
-	require.NoError(t, run.Enough(history.Need{Entries: 100, Contended: 50, Hits: []string{history.Stop}}))
+	require.NoError(t, run.Count().Enough(history.Need{Entries: 100, Contended: 50, Hits: []string{history.Stop}}))
 	rules := history.Rules{Store: history.Compares, Initial: 10, Late: time.Second}
 	if !fenced {
 		rules.Store = history.Blind

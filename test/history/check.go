@@ -41,7 +41,7 @@ func found(at int64, format string, args ...any) *finding {
 func (h *History) Check(r Rules) (all []Violation) {
 	slices.SortFunc(h.Faults, func(a, b Event) int { return cmp.Compare(a.Since, b.Since) })
 	rules := map[string]func([]*Call) *finding{
-		"S1 exclusion": exclusion, "P1 permits": permits, "S2 fences": fences, "C8 order": h.order,
+		"S1 exclusion": exclusion, "T9 degraded": degraded, "P1 permits": permits, "S2 fences": fences, "C8 order": h.order,
 		"S3 deadlines": func(calls []*Call) *finding { return h.deadlines(calls, r.Late) },
 	}
 	of := h.byKey()
@@ -122,6 +122,22 @@ func exclusion(calls []*Call) *finding {
 		}
 		return found(c.Held, "%v was certain beside %v, which was for %v more", c, before, time.Duration(before.Certain-c.Held))
 	})
+}
+
+// degraded finds two that one process let work at the same time, with a lease or without, of which one is exclusive.
+func degraded(calls []*Call) *finding {
+	of := map[string][]*Call{}
+	for _, c := range calls {
+		own := *c
+		own.Certain = c.Admitted
+		of[c.Process] = append(of[c.Process], &own)
+	}
+	for _, process := range slices.Sorted(maps.Keys(of)) {
+		if f := exclusion(of[process]); f != nil {
+			return f
+		}
+	}
+	return nil
 }
 
 // fences finds one that does not grow (rule T4). Those of readers and permits are above those of exclusive holders before.

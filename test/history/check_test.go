@@ -29,6 +29,9 @@ func queued(at int64) func(*Call) { return func(c *Call) { c.Queued = at } }
 // unsure was never certain, as one that was stopped before it looked.
 func unsure(c *Call) { c.Certain = 0 }
 
+// alone was let work by its process all the time.
+func alone(c *Call) { c.Admitted = c.Left }
+
 // until sets a deadline, and when the call was back without the lock. 0: it is not back.
 func until(deadline, back int64) func(*Call) {
 	return func(c *Call) { c.Deadline, c.Held, c.Certain, c.Left, c.Back = deadline, 0, 0, 0, back }
@@ -68,6 +71,16 @@ func TestRulesAreChecked(t *testing.T) {
 			call("a", 1, 10, 90, 1, shared), call("b", 5, 19, 25, 2, shared), call("c", 5, 30, 35, 3),
 		}, nil},
 		"readers": {"", 0, []*Call{call("a", 1, 10, 20, 1, shared), call("b", 5, 19, 25, 1, shared)}, nil},
+
+		"two in a process without leases": {"T9 degraded", 2, []*Call{
+			call("a", 1, 10, 20, 0, unsure, alone), call("a", 5, 19, 25, 0, unsure, alone),
+		}, nil},
+		"two in two processes without leases": {"", 0, []*Call{
+			call("a", 1, 10, 20, 0, unsure, alone), call("b", 5, 19, 25, 0, unsure, alone),
+		}, nil},
+		"readers without leases": {"", 0, []*Call{
+			call("a", 1, 10, 20, 0, unsure, alone, shared), call("a", 5, 19, 25, 0, unsure, alone, shared),
+		}, nil},
 
 		"three permits of two": {"P1 permits", 3, []*Call{
 			call("a", 1, 10, 20, 1, permit(2)), call("b", 5, 11, 25, 2, permit(2)), call("c", 5, 24, 25, 3, permit(2)), call("d", 6, 19, 25, 4, permit(2)),
@@ -168,7 +181,7 @@ func TestRunThatDidTooLittle(t *testing.T) {
 		"the whole service": {&History{Calls: calls, Faults: []Event{fault("cut", "", 15, 18)}}, Need{Hits: []string{"cut"}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := one.h.Enough(one.need)
+			err := one.h.Count().Enough(one.need)
 			if one.says == "" {
 				require.NoError(t, err)
 				return

@@ -6,6 +6,7 @@
 //
 //	S1 exclusion    two exclusive holders were certain of their leases at the same time
 //	S1 readers      a reader, or the holder of a permit, was certain of its lease beside an exclusive holder
+//	T9 degraded     a process let two callers work at the same time, of which one is exclusive, with a lease or without
 //	P1 permits      more permits were held than one of their limits allows
 //	S2 fences       a fence was not above those of earlier holders, or was given twice
 //	C8 order        a request that came to the backend's queue later was served before one that stood there

@@ -32,6 +32,7 @@ type Call struct {
 	Queued    int64 // it had a place by then
 	Held      int64 // its function began
 	Certain   int64 // up to then, from Held on, it was certain of its lease. 0: it never was
+	Admitted  int64 // up to then, from Held on, its process let it work, with a lease or without. 0: never
 	Left      int64 // its function ended
 	Back      int64
 	Fence     uint64
@@ -181,6 +182,9 @@ func (c *Call) look(e Event) {
 	}
 	if e.What == Leave {
 		c.Left = e.At
+	}
+	if e.Until > 0 || e.Alone {
+		c.Admitted = e.At
 	}
 	switch c.unfounded = c.unfounded || e.Until == 0; {
 	case c.unfounded:

@@ -40,6 +40,7 @@ type Event struct {
 	Request        // ask
 	Fence   uint64 `json:"fence,omitempty"` // held. 0: there is none
 	Until   int64  `json:"until,omitempty"` // held, leave: how long the lease lasts at least. 0: the caller knows that it has none
+	Alone   bool   `json:"alone,omitempty"` // held, leave: it has no lease, and runs all the same: see wllock.LocalOnly
 	Was     int64  `json:"was,omitempty"`   // got, write: the value read
 	New     int64  `json:"new,omitempty"`   // write
 	Error   string `json:"error,omitempty"` // back
@@ -160,7 +161,11 @@ func (e Entry) Leave(h *wllock.Held) { e.look(Leave, h) }
 
 func (e Entry) look(what What, h *wllock.Held) {
 	v := Event{At: Now(), What: what, Fence: h.Fence()}
-	if until := Clock(h.Until()); h.Err() == nil && !h.Degraded() {
+	switch until := Clock(h.Until()); {
+	case h.Err() != nil:
+	case h.Degraded():
+		v.Alone = true
+	default:
 		v.Until = until
 	}
 	e.Note(v)

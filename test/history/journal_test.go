@@ -83,7 +83,7 @@ func TestJournalSaysWhatHappened(t *testing.T) {
 	place := byKey["queue of test:n:k"][1]
 	require.Less(t, place.Asked, place.Queued)
 	require.Less(t, place.Queued, place.Held)
-	require.EqualError(t, h.Enough(Need{Entries: 2}), "0 entries came while another process was inside, want 1 at least")
+	require.EqualError(t, h.Count().Enough(Need{Entries: 2}), "0 entries came while another process was inside, want 1 at least")
 }
 
 // A loss ends what was certain at the look before it. A process that says no more was certain as long as its lease lasts.
@@ -98,6 +98,7 @@ func TestCertainUntilTheLastLook(t *testing.T) {
 		"lost":                          {`{"at":20,"what":"held","until":99} {"at":25,"what":"held","until":120} {"at":30,"what":"leave"}`, 25},
 		"never":                         {`{"at":20,"what":"held"}`, 0},
 		"lost and not known any more":   {`{"at":20,"what":"held"} {"at":25,"what":"held","until":120}`, 0},
+		"degraded":                      {`{"at":20,"what":"held","alone":true} {"at":30,"what":"leave","alone":true}`, 0},
 		"its function has not returned": {`{"at":20,"what":"held","until":99} {"at":31,"what":"back"}`, 20},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,6 +2,7 @@ package history
 
 import (
 	"context"
+	"time"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/wrap"
@@ -15,7 +16,24 @@ type places struct {
 
 // Places returns b, and notes who asks it, who has a place in its queue since when, and who is served. These are calls of the instances, for
 // the key "queue of KEY". What takes no place in the queue is not noted.
-func (j *Journal) Places(b distributed.Observable) distributed.Backend { return &places{b, j} }
+func (j *Journal) Places(b distributed.Observable) distributed.Backend {
+	p := &places{b, j}
+	if ttls, ok := b.(distributed.TTLRegistry); ok {
+		return registered{p, ttls}
+	}
+	return p
+}
+
+// registered is places of a backend that knows the longest TTL in use, for LocalOnly.
+type registered struct {
+	*places
+	ttls distributed.TTLRegistry
+}
+
+// LongestTTL implements distributed.TTLRegistry.
+func (r registered) LongestTTL(ctx context.Context, system string, own time.Duration) (time.Duration, error) {
+	return r.ttls.LongestTTL(ctx, system, own)
+}
 
 // Unwrap is for what looks at the backend itself.
 func (p *places) Unwrap() distributed.Backend { return p.Observable }

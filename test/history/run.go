@@ -63,7 +63,7 @@ func (p *Process) Tell(line string) { _, _ = fmt.Fprintln(p.in, line) }
 
 // Kill kills the process. End is still to be called.
 func (p *Process) Kill() {
-	p.run.fault(Fault{Kill, p.Name, Now()})
+	p.run.Note(Fault{Kill, p.Name, Now()})
 	_ = p.cmd.Process.Kill()
 }
 
@@ -71,7 +71,7 @@ func (p *Process) Kill() {
 func (p *Process) Stop(meanwhile func()) {
 	_ = p.cmd.Process.Signal(syscall.SIGSTOP)
 	defer func(since int64) {
-		p.run.fault(Fault{Stop, p.Name, since})
+		p.run.Note(Fault{Stop, p.Name, since})
 		_ = p.cmd.Process.Signal(syscall.SIGCONT)
 	}(Now())
 	meanwhile()
@@ -89,8 +89,8 @@ func (p *Process) End() error {
 	return errors.Join(journal, err)
 }
 
-// fault notes what this process does to another.
-func (r *Run) fault(f Fault) {
+// Note notes what this process has done to another, or to what they use, from f.Since until now.
+func (r *Run) Note(f Fault) {
 	r.faults.Fault(f)
 	r.mu.Lock()
 	defer r.mu.Unlock()

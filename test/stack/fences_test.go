@@ -2,124 +2,17 @@ package stack_test
 
 import (
 	"context"
-	"math/rand/v2"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock"
-	"github.com/wllock/wllock/distributed"
-	"github.com/wllock/wllock/distributed/memlock"
 	"github.com/wllock/wllock/internal/redistest"
 	"github.com/wllock/wllock/internal/testscope"
-	"github.com/wllock/wllock/internal/zktest"
 )
-
-// Hand-offs, releases, reads, waits that are cut short at any moment, by instances with different settings: nobody is
-// beside a writer, and each caller's fence is above all earlier ones.
-func TestFencesGrowThroughAMixture(t *testing.T) {
-	testscope.Long(t, "a storm of callers")
-	for name, on := range map[string]struct {
-		open     func(t *testing.T) distributed.Backend
-		few, all int
-	}{
-		"memory":    {func(*testing.T) distributed.Backend { return memlock.New() }, 50_000, 1_000_000},
-		"redis":     {func(t *testing.T) distributed.Backend { return redisOn(t, redistest.Start(t).Addr) }, 10_000, 100_000},
-		"redlock":   {func(t *testing.T) distributed.Backend { return openRedlock(t, servers(t, 5)) }, 3_000, 50_000},
-		"zookeeper": {func(t *testing.T) distributed.Backend { return zooKeeperOn(t, zktest.Start(t).Addr) }, 3_000, 50_000},
-	} {
-		t.Run(name, func(t *testing.T) { mixFences(t, on.open(t), testscope.Scale(on.few, on.all)) })
-	}
-}
-
-// guarded is what the lock guards: only a writer changes it, so the race detector sees a caller beside a writer.
-type guarded struct {
-	fence                   uint64
-	readers                 atomic.Int32
-	writes, handoffs, reads atomic.Int64
-	cut, overlaps, ungrown  atomic.Int64
-	unknown                 atomic.Int64 // errors that nobody should see
-}
-
-func mixFences(t *testing.T, b distributed.Backend, n int) {
-	lockers := mixed(func(opts ...wllock.Option) *wllock.Locker { return lockerOn(t, b, opts...) }, 10*time.Second)
-	var g guarded
-	crowd(t, 24, func(i int, r *rand.Rand) {
-		for g.writes.Load() < int64(n) {
-			g.call(t.Context(), lockers[i%len(lockers)], r)
-		}
-	})
-	t.Logf("%d writes, %d of them hand-offs; %d reads; %d waits cut short", g.writes.Load(), g.handoffs.Load(), g.reads.Load(), g.cut.Load())
-	require.Zero(t, g.overlaps.Load())
-	require.Zero(t, g.ungrown.Load())
-	require.Zero(t, g.unknown.Load())
-	require.Positive(t, g.handoffs.Load())
-	require.Positive(t, g.reads.Load())
-	require.Positive(t, g.cut.Load())
-}
-
-// call is one caller, by chance a reader, impatient, or canceled.
-func (g *guarded) call(ctx context.Context, l *wllock.Locker, r *rand.Rand) {
-	var opts []wllock.CallOption
-	do := g.write
-	if r.IntN(10) == 0 {
-		opts, do = append(opts, wllock.Shared()), g.read
-	}
-	switch r.IntN(20) {
-	case 0:
-		opts = append(opts, wllock.NoWait())
-	case 1:
-		opts = append(opts, wllock.WithWait(time.Duration(1+r.IntN(200))*time.Microsecond))
-	case 2:
-		opts = append(opts, wllock.SyncRelease())
-	case 3, 4:
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithCancel(ctx)
-		defer time.AfterFunc(time.Duration(r.IntN(200))*time.Microsecond, cancel).Stop()
-		defer cancel()
-	}
-	ran := false
-	err := l.Do(ctx, "n", "k", func(ctx context.Context) error {
-		ran = true
-		h, _ := wllock.HeldFrom(ctx)
-		do(h)
-		return nil
-	}, opts...)
-	switch {
-	case err == nil:
-	case ran:
-		g.unknown.Add(1)
-	default:
-		g.cut.Add(1)
-	}
-}
-
-func (g *guarded) write(h *wllock.Held) {
-	if g.readers.Load() != 0 {
-		g.overlaps.Add(1)
-	}
-	if h.Fence() <= g.fence {
-		g.ungrown.Add(1)
-	}
-	g.fence = h.Fence()
-	g.writes.Add(1)
-	if h.Handoff() {
-		g.handoffs.Add(1)
-	}
-}
-
-func (g *guarded) read(h *wllock.Held) {
-	g.readers.Add(1)
-	defer g.readers.Add(-1)
-	if h.Fence() <= g.fence {
-		g.ungrown.Add(1)
-	}
-	g.reads.Add(1)
-}
 
 // Two instances under full load: how long an instance waits for its next tenure, from the end of its last hold.
 func TestWaitForTheNextTenureIsBounded(t *testing.T) {
