@@ -64,7 +64,7 @@ var defects = []struct {
 	}},
 	{"Fences that fell, or came twice", []defect{
 		{"Redis: two refills that overlapped gave out the later block first", storm,
-			"2026-11-21, 11a5700f", []string{"internal/parts TestOneAsksForFences", "test/stack TestFencesGrowThroughAMixture"}},
+			"2026-11-21, 11a5700f", []string{"internal/parts TestOneAsksForFences", "test/chaos TestChaos"}},
 		{"Redlock: fences were reckoned by clocks that a minority had ahead, and fell", notNoted,
 			"2026-11-26, 090bddc1", []string{"distributed/redlock TestFencesGrowThoughClocksDisagree", "distributed/redlock TestFencesGrowThoughOurClockIsWrong"}},
 		{"PostgreSQL: a lease that expired between two columns of a statement was taken with the fences of before", review,

@@ -10,7 +10,7 @@ type fault struct {
 }
 
 // lockAndFence is the test of the claim itself.
-const lockAndFence = "test/history TestLockAndFence"
+const lockAndFence = "test/chaos TestLockAndFence"
 
 // faults are the sixty, by what they happen to. Their numbers go on from group to group.
 var faults = []struct {
@@ -21,7 +21,7 @@ var faults = []struct {
 		{"The holder is killed", "the next one has the lock within T and H", each("TestProcesses", "redislock", "redlock", "etcdlock", "zklock", "sqllock"), ""},
 		{"The first waiter is killed", "it is skipped within W", each("TestProcesses", "redislock", "redlock", "etcdlock", "zklock", "sqllock"), ""},
 		{"Ten queued instances are killed", "they are skipped at once, or within ten W", []string{
-			"distributed/redislock TestDeadWaitersAreSkippedAFewAtATime", "distributed/redislock TestFleets",
+			"distributed/redislock TestDeadWaitersAreSkippedAFewAtATime", "test/chaos TestChaos",
 		}, ""},
 		{"The holder is stopped beyond T, and goes on", "`ErrLeaseLost` before its next guarded step, and its fenced write is refused", []string{
 			lockAndFence, "test/jobs TestLeaderThatWasStoppedIsRefused", "distributed/redislock TestProcesses",
@@ -100,7 +100,7 @@ var faults = []struct {
 		}, ""},
 		{"CLUSTERDOWN", "the node is left", []string{"distributed/redislock TestSubscriptionsLeaveANodeThatLeftTheCluster"}, "one node says so, not the whole cluster"},
 		{"Redlock: one of five servers restarts, and then another", "no second majority", []string{
-			"distributed/redlock TestServersThatForgetAreNoMajority", "distributed/redlock TestAFleetNeverHoldsTwice",
+			"distributed/redlock TestServersThatForgetAreNoMajority", "test/chaos TestChaos",
 		}, ""},
 	}},
 	{"Network", []fault{

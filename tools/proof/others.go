@@ -24,7 +24,7 @@ var others = []struct {
 		{"redisson/redisson#2714", "a caller that is interrupted leaves a lock that is renewed for ever", []string{suiteOnRedis + "canceling and leaving at any time leaves nothing"}},
 		{"redis/rueidis#923", "renewals drift under CPU load until the lock expires", []string{"distributed/keepalive TestManyLeasesAreRenewedOnTime", "distributed/keepalive TestHangingBackend"}},
 		{"bsm/redislock#30", "no renewal, and a failover forgets the lock", []string{suiteOnRedis + "a held lease outlives its TTL", "distributed/redislock TestSentinelFailover"}},
-		{"go-redsync/redsync#151", "one server that does not extend has the lock released, though a majority did", []string{"distributed/redlock TestFaults"}},
+		{"go-redsync/redsync#151", "one server that does not extend has the lock released, though a majority did", []string{"test/chaos TestChaos"}},
 		{"samcook/RedLock.net#97", "a lock is not extended, and expires under its holder", []string{suiteOnRedis + "a held lease outlives its TTL"}},
 		{"samcook/RedLock.net#68", "a function that hangs keeps the lock for ever", []string{"internal/behavior TestOverstays"}},
 		{"swarthy/redis-semaphore#175", "a lock that has expired is silently acquired again by its renewal", []string{"distributed/redislock TestRenewedTogether", suiteOnRedis + "a holder learns that its lease was taken away"}},
@@ -41,7 +41,7 @@ var others = []struct {
 	{"Two holders", []known{
 		{"etcd-io/etcd#11456", "a waiter gets the lock though its lease has expired meanwhile", []string{"distributed/etcdlock TestScenes/the session of a waiter is revoked", "distributed/etcdlock TestScenes/a request that comes late, when its place was lost"}},
 		{"etcd-io/etcd#15247", "a leader that was stuck answers keepalives, of which its successor knows nothing", []string{"distributed/etcdlock TestALeaderThatWasStoppedProvesNothing"}},
-		{"apache/curator#1121", "a lock is granted by a node of a session that is about to end", []string{"distributed/zklock TestExpiryWhileWaiting", "distributed/zklock TestFaultsInAnyOrder"}},
+		{"apache/curator#1121", "a lock is granted by a node of a session that is about to end", []string{"distributed/zklock TestExpiryWhileWaiting", "test/chaos TestChaos"}},
 		{"go-redsync/redsync#186", "one of five servers forgets its vote, and a second majority is found", []string{"distributed/redlock TestServersThatForgetAreNoMajority"}},
 		{"lukas-krecan/ShedLock#132", "the times of two clients let both in after a pause", []string{"distributed/sqllock TestClocksMayDiffer", "distributed/sqllock TestOneTimeDecidesAllColumns"}},
 		{"lukas-krecan/ShedLock#6", "a job runs twice in a tick, by the difference of clocks", []string{"test/jobs TestOncePerTick", "test/jobs TestNeverTwicePerTickWhenProcessesDie"}},

@@ -112,5 +112,5 @@ var plantedIn = []struct {
 	{"the scripts of Redis", []string{"distributed/redislock TestBrokenScriptsAreFound", "distributed/redislock TestABrokenCrowdIsFound"}},
 	{"the backend in memory, by the suite of all backends", []string{"distributed/memlock TestFlawsAreFound"}},
 	{"the checks of histories", []string{"test/history TestRulesAreChecked", "test/history TestBlindStoreLosesUpdates"}},
-	{"the storms of processes", []string{"internal/testlocker TestStorm"}},
+	{"whole Lockers in simulated time", []string{"test/simulated TestFlawsAreFound"}},
 }
