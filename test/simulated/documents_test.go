@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -16,7 +17,7 @@ type documents struct {
 	flaw string
 
 	mu      sync.Mutex // guards all below
-	version uint64
+	version int
 	all     map[string]document
 }
 
@@ -28,7 +29,7 @@ type document struct {
 // get returns a document that is not forgotten. The caller holds mu.
 func (s *documents) get(key string) register.Document {
 	d := s.all[key]
-	if d.Version > 0 && !time.Now().Before(d.until) {
+	if d.Version != "" && !time.Now().Before(d.until) {
 		delete(s.all, key)
 		return register.Document{}
 	}
@@ -36,7 +37,7 @@ func (s *documents) get(key string) register.Document {
 }
 
 // put writes a document, or deletes it if data is nil.
-func (s *documents) put(key string, data []byte, from uint64, keep time.Duration) error {
+func (s *documents) put(key string, data []byte, from register.Version, keep time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch differs := s.get(key).Version != from; {
@@ -55,7 +56,7 @@ func (s *documents) put(key string, data []byte, from uint64, keep time.Duration
 		keep /= 8
 	}
 	s.version++
-	s.all[key] = document{register.Document{Data: slices.Clone(data), Version: s.version}, time.Now().Add(keep)}
+	s.all[key] = document{register.Document{Data: slices.Clone(data), Version: register.Version(strconv.Itoa(s.version))}, time.Now().Add(keep)}
 	return nil
 }
 
@@ -64,7 +65,7 @@ func (s *documents) left() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key := range s.all {
-		if s.get(key).Version > 0 {
+		if s.get(key).Version != "" {
 			return key
 		}
 	}
@@ -126,12 +127,12 @@ func (l link) GetMany(_ context.Context, keys []string) (map[string]register.Doc
 }
 
 // Put implements register.Store.
-func (l link) Put(_ context.Context, key string, data []byte, from uint64, keep time.Duration) error {
-	return l.exchange("put", func(bool) error { return l.s.put(key, data, from, keep) })
+func (l link) Put(_ context.Context, key string, data []byte, from register.Version, keep time.Duration) (register.Version, error) {
+	return "", l.exchange("put", func(bool) error { return l.s.put(key, data, from, keep) })
 }
 
 // Delete implements register.Store.
-func (l link) Delete(_ context.Context, key string, from uint64) error {
+func (l link) Delete(_ context.Context, key string, from register.Version) error {
 	return l.exchange("delete", func(bool) error { return l.s.put(key, nil, from, 0) })
 }
 
@@ -148,8 +149,11 @@ var (
 
 func newDocumentsView(s *documents, n *network) documentsView {
 	l := link{n, s}
-	return documentsView{register.New("simulated", l), l}
+	return documentsView{register.New("simulated", l, register.Forgetful()), l}
 }
+
+// Observe implements distributed.Observable: the network knows what its faults are.
+func (v documentsView) Observe(f func(distributed.Exchange)) (stop func()) { return v.network.Observe(f) }
 
 // Echo implements distributed.Observable.
 func (v documentsView) Echo(ctx context.Context) error {
