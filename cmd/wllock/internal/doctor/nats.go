@@ -48,9 +48,5 @@ func natsServers(ctx context.Context, p *patient) {
 			Subject: "replicas", What: fmt.Sprintf("%d replicas are away, or behind", away), Means: "without a majority no lock can be acquired", Mend: "start them",
 		})
 	}
-	p.warn(Finding{
-		Subject: "disk", What: "no client can see how often servers have their disks keep what they write",
-		Means: "by default that is every two minutes: when a majority loses power, acknowledged locks are lost",
-		Mend:  "sync_interval: always, in jetstream of each server, unless the store checks fences",
-	})
+	p.fine("disk", "not seen by a client: unless each server has sync_interval: always, locks of up to two minutes are lost when a majority loses power")
 }
