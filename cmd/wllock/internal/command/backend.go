@@ -17,6 +17,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/etcdlock"
 	"github.com/wllock/wllock/distributed/memcachelock"
+	"github.com/wllock/wllock/distributed/natslock"
 	"github.com/wllock/wllock/distributed/sqllock/mysql"
 	"github.com/wllock/wllock/distributed/sqllock/postgres"
 	"github.com/wllock/wllock/distributed/sqllock/sqlite"
@@ -58,7 +59,8 @@ func (a *app) settings(c *cli.Command, system string) (config.Config, error) {
 func withOpeners(c config.Config) config.Config {
 	c = c.WithOpener("postgres", postgres.Opener()).WithOpener("mysql", mysql.Opener()).WithOpener("sqlite", sqlite.Opener())
 	for _, secure := range []string{"", "s"} {
-		c = c.WithOpener("etcd"+secure, etcdlock.Opener()).WithOpener("zk"+secure, zklock.Opener()).WithOpener("memcached"+secure, openurl.Opener(memcachelock.Open, nil))
+		c = c.WithOpener("etcd"+secure, etcdlock.Opener()).WithOpener("zk"+secure, zklock.Opener()).WithOpener("nats"+secure, natslock.Opener()).
+			WithOpener("memcached"+secure, openurl.Opener(memcachelock.Open, nil))
 	}
 	return c
 }

@@ -26,6 +26,7 @@ var backends = map[string]func(*testing.T) string{
 		return "redlock://" + redistest.Start(t).Addr + "," + redistest.Start(t).Addr + "," + redistest.Start(t).Addr + "?fences=quorum"
 	},
 	"zk":       func(t *testing.T) string { return "zk://" + zktest.Start(t).Addr + "/locks" },
+	"nats":     func(t *testing.T) string { return natsServer(t, true) },
 	"etcd":     func(t *testing.T) string { return "etcd://" + etcdtest.Start(t).Addr },
 	"postgres": func(t *testing.T) string { return dbtest.SharedPostgres(t).URL() },
 	"mysql":    func(t *testing.T) string { return dbtest.SharedMariaDB(t).URL() },

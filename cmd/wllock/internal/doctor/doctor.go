@@ -159,6 +159,8 @@ func serverOf(scheme string) func(context.Context, *patient) {
 		return zookeeper
 	case "etcd", "etcds":
 		return etcd
+	case "nats", "natss":
+		return natsServers
 	case "memcached", "memcacheds":
 		return memcached
 	}

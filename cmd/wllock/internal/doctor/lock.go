@@ -15,6 +15,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/etcdlock"
 	"github.com/wllock/wllock/distributed/memcachelock"
+	"github.com/wllock/wllock/distributed/natslock"
 	"github.com/wllock/wllock/distributed/redislock"
 	"github.com/wllock/wllock/distributed/redlock"
 	"github.com/wllock/wllock/distributed/sqllock"
@@ -163,6 +164,8 @@ func (p *patient) formats() {
 		format = zklock.Format
 	case "etcd", "etcds":
 		format = etcdlock.Format
+	case "nats", "natss":
+		format = natslock.Format
 	case "memcached", "memcacheds":
 		format = memcachelock.Format
 	case "redlock", "redlocks":

@@ -1,0 +1,21 @@
+// Package natslock keeps locks on NATS JetStream: a backend for wllock, in a stream of its own.
+//
+//	backend, err := natslock.Open("nats://10.0.0.1,10.0.0.2,10.0.0.3/locks?replicas=3")
+//	locker, err := wllock.New("order", backend, wllock.WithOwnedBackend())
+//
+// Each lock that is in use is one message of the stream, on the subject <stream>.<key>, which is replaced when it still has the sequence
+// number that was read. Package driver/register says what is in it. Fences are sequence numbers. The stream is made when it is first
+// used. Its first number is the time in microseconds, so that fences go on when it is lost, or deleted.
+//
+// # What it needs
+//
+// NATS 2.10 with JetStream, and the right to publish to <stream>.>, to subscribe to it, and to use the API of JetStream for the stream:
+// STREAM.CREATE (unless it is there), STREAM.INFO, STREAM.MSG.GET and STREAM.MSG.DELETE.
+//
+// # What loses locks
+//
+//   - One replica: a server that is lost takes all locks along. Name three with replicas=3.
+//   - A server writes to its disk at once, and has the disk keep it every two minutes by default. When the machines of a majority lose power
+//     within that time, acknowledged locks are lost, and two holders are possible: jepsen.io/analyses/nats-2.12.1. Set sync_interval: always
+//     in the server's section jetstream, or have the store check fences.
+package natslock

@@ -1,0 +1,145 @@
+package natslock
+
+import (
+	"context"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/testlocker"
+)
+
+const ttl = 2 * time.Second
+
+func leased(t *testing.T, b *Backend, instance string) distributed.Lease {
+	t.Helper()
+	l, _, err := b.Enter(t.Context(), distributed.Request{Key: "shop:product:1", Instance: instance, TTL: ttl, NoWait: true})
+	require.NoError(t, err)
+	return l
+}
+
+func fence(t *testing.T, l distributed.Lease) uint64 {
+	t.Helper()
+	f, ok := l.NextFence()
+	require.True(t, ok)
+	return f
+}
+
+// A server that is restarted with its data forgets no lock: the holder goes on, and others do not get in.
+func TestServerRestarts(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := start(t, dir, server.RANDOM_PORT)
+	port := s.Addr().(*net.TCPAddr).Port
+	b, other := open(t, s.Addr().String()), open(t, s.Addr().String())
+	l := leased(t, b, "a")
+	s.Shutdown()
+	s.WaitForShutdown()
+	start(t, dir, port)
+	time.Sleep(ttl)
+	require.False(t, distributed.Over(time.Now(), l.Until()))
+	_, _, err := other.Enter(t.Context(), distributed.Request{Key: "shop:product:1", Instance: "b", TTL: ttl, NoWait: true})
+	require.ErrorIs(t, err, distributed.ErrHeld)
+	require.NoError(t, l.Release(t.Context()))
+	require.NoError(t, leased(t, other, "b").Release(t.Context()))
+}
+
+// Whoever removes the stream removes all locks. Their holders find that out, and the fences of the next are above theirs.
+func TestStreamIsRemoved(t *testing.T) {
+	t.Parallel()
+	b := open(t, start(t, t.TempDir(), server.RANDOM_PORT).Addr().String())
+	l := leased(t, b, "a")
+	before := fence(t, l)
+	require.NoError(t, b.store.js.DeleteStream(t.Context(), DefaultStream))
+	testlocker.Lost(t, l)
+	next := leased(t, b, "b")
+	require.Greater(t, fence(t, next), before)
+	require.NoError(t, next.Release(t.Context()))
+}
+
+// A stream that is made for something else is refused, and left alone.
+func TestForeignStream(t *testing.T) {
+	t.Parallel()
+	b := open(t, start(t, t.TempDir(), server.RANDOM_PORT).Addr().String())
+	_, err := b.store.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: DefaultStream, Subjects: []string{DefaultStream + ".>"}, MaxAge: time.Hour})
+	require.NoError(t, err)
+	err = b.Ping(t.Context())
+	require.ErrorIs(t, err, distributed.ErrRefused)
+	require.ErrorContains(t, err, "the stream wllock is not one of locks: want max_msgs_per_subject 1")
+	info, err := b.store.js.Stream(t.Context(), DefaultStream)
+	require.NoError(t, err)
+	require.Equal(t, time.Hour, info.CachedInfo().Config.MaxAge)
+}
+
+// A server without JetStream, or none at all, is said in time.
+func TestWithoutJetStream(t *testing.T) {
+	t.Parallel()
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true})
+	require.NoError(t, err)
+	s.Start()
+	defer s.WaitForShutdown()
+	defer s.Shutdown()
+	for _, addr := range []string{s.Addr().String(), "127.0.0.1:1"} {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*exchangeTime)
+		err := open(t, addr).Ping(ctx)
+		cancel()
+		require.ErrorIs(t, err, distributed.ErrUnavailable)
+		require.NotErrorIs(t, err, context.DeadlineExceeded)
+		t.Log(err)
+	}
+}
+
+// Keys may have any characters. Each has a subject of its own, and can be listed.
+func TestSubjects(t *testing.T) {
+	t.Parallel()
+	b := open(t, start(t, t.TempDir(), server.RANDOM_PORT).Addr().String())
+	var leases []distributed.Lease
+	keys := []string{"a:b:c", "a:b:c.d", "a:b:*", "a:b:>", "a:b: ", "a:b:%2E", "a:b:+", "a:b:ü\x00", "a:b:" + strings.Repeat("ü", 300)}
+	for _, key := range keys {
+		l, _, err := b.Enter(t.Context(), distributed.Request{Key: key, Instance: "i", TTL: time.Minute, NoWait: true})
+		require.NoError(t, err, key)
+		leases = append(leases, l)
+	}
+	page, next, err := b.List(t.Context(), "a:b:", "", 100)
+	require.NoError(t, err)
+	require.Empty(t, next)
+	var listed []string
+	for _, one := range page {
+		listed = append(listed, one.Key)
+	}
+	require.ElementsMatch(t, keys, listed)
+	for _, l := range leases {
+		require.NoError(t, l.Release(t.Context()))
+	}
+	info, err := b.Stream(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, info.State.Msgs, "free locks leave nothing")
+}
+
+func TestBadInput(t *testing.T) {
+	for url, want := range map[string]string{
+		"http://h":                    "not the URL of servers",
+		"nats://":                     "not the URL of servers",
+		"nats://h/with.dot":           `the stream "with.dot": want 1 to 64 letters`,
+		"nats://h?replicas=6":         "6 replicas: want 1 to 5",
+		"nats://h?replicas=many":      `replicas="many": want 1 to 5`,
+		"nats://h?what=ever":          "the URL has an unknown parameter",
+		"nats://h?tls_ca=x":           "is for TLS",
+		"nats://h?password-file=/x":   "password-file wants a user in the URL",
+		"nats://user:secret@h/a b?=1": "",
+	} {
+		b, err := Open(url)
+		require.Error(t, err, url)
+		require.Nil(t, b)
+		require.ErrorContains(t, err, want)
+		require.NotContains(t, err.Error(), "secret")
+	}
+	_, err := New(nil)
+	require.EqualError(t, err, "natslock: the connection is nil")
+}

@@ -1,0 +1,296 @@
+package natslock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/driver/register"
+	"github.com/wllock/wllock/internal/keyless"
+)
+
+// Backend is the distributed tier on a stream. It is safe for concurrent use. Make one per process, for all its Lockers.
+type Backend struct {
+	*register.Backend
+	store *store
+}
+
+// Format is the version of the messages. A later version has its number in them, and is refused.
+const Format = register.Format
+
+// Stream returns what the servers say of the stream, which is made if it is not there.
+func (b *Backend) Stream(ctx context.Context) (*jetstream.StreamInfo, error) {
+	stream, ctx, cancel, err := b.store.exchange(ctx)
+	defer cancel()
+	if err != nil {
+		return nil, err
+	}
+	info, err := stream.Info(ctx)
+	if err != nil {
+		return nil, b.store.failed(err)
+	}
+	return info, nil
+}
+
+// Close implements distributed.Backend.
+func (b *Backend) Close() error {
+	err := b.Backend.Close()
+	if b.store.own {
+		b.store.conn.Close()
+	}
+	return err
+}
+
+// store is a stream as a register.Store.
+type store struct {
+	set  settings
+	conn *nats.Conn
+	own  bool // Close closes it
+	js   jetstream.JetStream
+
+	mu     sync.Mutex
+	stream jetstream.Stream // guarded by mu; nil: not found or made yet
+}
+
+var (
+	_ register.Numberer = (*store)(nil)
+	_ register.Watcher  = (*store)(nil)
+	_ register.Lister   = (*store)(nil)
+)
+
+const (
+	// exchangeTime bounds an exchange with a server that is silent.
+	exchangeTime = 2 * time.Second
+	// connectTime is how long an exchange waits for a connection.
+	connectTime = exchangeTime / 2
+)
+
+// exchange begins one: it waits for a connection, and for the stream, which is made if it is not there.
+func (s *store) exchange(ctx context.Context) (jetstream.Stream, context.Context, context.CancelFunc, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), exchangeTime)
+	if !s.conn.IsConnected() {
+		connected := s.conn.StatusChanged(nats.CONNECTED, nats.CLOSED)
+		if !s.conn.IsConnected() {
+			select {
+			case <-connected:
+			case <-time.After(connectTime):
+			}
+		}
+		s.conn.RemoveStatusListener(connected)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stream != nil {
+		return s.stream, ctx, cancel, nil
+	}
+	stream, err := s.js.Stream(ctx, s.set.stream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		stream, err = s.js.CreateStream(ctx, jetstream.StreamConfig{
+			Name: s.set.stream, Subjects: []string{s.set.stream + ".>"}, Description: "locks of github.com/wllock/wllock",
+			MaxMsgsPerSubject: 1, Replicas: s.set.replicas, FirstSeq: uint64(time.Now().UnixMicro()),
+		})
+		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another process was quicker
+			stream, err = s.js.Stream(ctx, s.set.stream)
+		}
+	}
+	if err != nil {
+		return nil, ctx, cancel, failed(err)
+	}
+	if c := stream.CachedInfo().Config; c.MaxMsgsPerSubject != 1 || c.AllowDirect || c.DenyDelete || c.MaxAge != 0 {
+		why := keyless.Errorf("the stream %s is not one of locks: want max_msgs_per_subject 1, no max_age, and neither allow_direct nor deny_delete", s.set.stream)
+		return nil, ctx, cancel, distributed.Unavailable("natslock", why, distributed.ErrRefused)
+	}
+	s.stream = stream
+	return stream, ctx, cancel, nil
+}
+
+// subject is that of a key: what a subject cannot have is escaped.
+func (s *store) subject(key string) string {
+	return s.set.stream + "." + subjects.Replace(url.QueryEscape(key))
+}
+
+// subjects keeps the parts of a key readable.
+var subjects = strings.NewReplacer(".", "%2E", "%3A", ":")
+
+// Get implements register.Store.
+func (s *store) Get(ctx context.Context, key string) (register.Document, error) {
+	stream, ctx, cancel, err := s.exchange(ctx)
+	defer cancel()
+	if err != nil {
+		return register.Document{}, err
+	}
+	msg, err := stream.GetLastMsgForSubject(ctx, s.subject(key))
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return register.Document{}, nil
+	case err != nil:
+		return register.Document{}, s.failed(err)
+	}
+	return register.Document{Data: msg.Data, Version: version(msg.Sequence)}, nil
+}
+
+func version(sequence uint64) register.Version {
+	return register.Version(strconv.FormatUint(sequence, 10))
+}
+
+// Number implements register.Numberer.
+func (s *store) Number(v register.Version) (int64, error) { return strconv.ParseInt(string(v), 10, 64) }
+
+// Put implements register.Store. Locks are forgotten by none.
+func (s *store) Put(ctx context.Context, key string, data []byte, from register.Version, _ time.Duration) (register.Version, error) {
+	_, ctx, cancel, err := s.exchange(ctx)
+	defer cancel()
+	if err != nil {
+		return "", err
+	}
+	last, err := strconv.ParseUint(cmp.Or(string(from), "0"), 10, 64)
+	if err != nil {
+		return "", distributed.Unavailable("natslock", err, distributed.ErrRefused)
+	}
+	// No try is repeated by the client: which of two has been carried out the sequence would not tell.
+	ack, err := s.js.Publish(ctx, s.subject(key), data, jetstream.WithExpectLastSequencePerSubject(last), jetstream.WithRetryAttempts(0))
+	if err != nil {
+		return "", s.failed(err)
+	}
+	return version(ack.Sequence), nil
+}
+
+// Delete implements register.Deleter. A message that was replaced is not there under its number.
+func (s *store) Delete(ctx context.Context, _ string, from register.Version) error {
+	stream, ctx, cancel, err := s.exchange(ctx)
+	defer cancel()
+	if err != nil {
+		return err
+	}
+	sequence, err := strconv.ParseUint(string(from), 10, 64)
+	if err == nil {
+		err = stream.DeleteMsg(ctx, sequence)
+	}
+	if err != nil {
+		return s.failed(err)
+	}
+	return nil
+}
+
+// Watch implements register.Watcher, by a consumer of its own, which begins with the document as it is.
+func (s *store) Watch(ctx context.Context, key string, changed func(register.Document)) error {
+	stream, begin, cancel, err := s.exchange(ctx)
+	defer cancel()
+	if err != nil {
+		return err
+	}
+	consumer, err := stream.OrderedConsumer(begin, jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{s.subject(key)}, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, InactiveThreshold: watchEnds,
+	})
+	if err != nil {
+		return s.failed(err)
+	}
+	messages, err := consumer.Messages(jetstream.PullHeartbeat(watchEnds / 6))
+	if err != nil {
+		return s.failed(err)
+	}
+	defer context.AfterFunc(ctx, messages.Stop)()
+	defer messages.Stop()
+	if d, err := s.Get(ctx, key); err != nil || d.Version == "" { // it has no message
+		if err != nil {
+			return err
+		}
+		changed(d)
+	}
+	for {
+		m, err := messages.Next()
+		if err != nil {
+			return s.failed(err)
+		}
+		meta, err := m.Metadata()
+		if err != nil {
+			return s.failed(err)
+		}
+		changed(register.Document{Data: m.Data(), Version: version(meta.Sequence.Stream)})
+	}
+}
+
+// watchEnds is when the server ends a watch whose process has died. A watch that is silent for a sixth of that begins anew.
+const watchEnds = 30 * time.Second
+
+// List implements register.Lister. The cursor is the last key of the page before.
+func (s *store) List(ctx context.Context, prefix, cursor string, limit int) (page []register.Keyed, next string, err error) {
+	stream, ctx, cancel, err := s.exchange(ctx)
+	defer cancel()
+	if err != nil {
+		return nil, "", err
+	}
+	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(s.set.stream+".>"))
+	if err != nil {
+		return nil, "", s.failed(err)
+	}
+	var keys []string
+	for subject := range maps.Keys(info.State.Subjects) {
+		key, err := url.QueryUnescape(strings.TrimPrefix(subject, s.set.stream+"."))
+		if err == nil && strings.HasPrefix(key, prefix) && key > cursor {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	if len(keys) > limit {
+		keys, next = keys[:limit], keys[limit-1]
+	}
+	for _, key := range keys {
+		d, err := s.Get(ctx, key)
+		if err != nil {
+			return nil, "", err
+		}
+		page = append(page, register.Keyed{Key: key, Document: d})
+	}
+	return page, next, nil
+}
+
+const (
+	// wrongSequence, and inCluster with replicas, answer a write from a version that was replaced.
+	wrongSequence jetstream.ErrorCode = 10071
+	inCluster     jetstream.ErrorCode = 10164
+	// notThere, or neverThere, in a text, answers the deletion of one.
+	notThere, neverThere = "no message found", "err_code=10043"
+)
+
+// failed has the stream looked for again that is not there any more, and another connection made where an answer has not come.
+func (s *store) failed(err error) error {
+	if err = failed(err); errors.Is(err, distributed.ErrUnreached) {
+		s.mu.Lock()
+		s.stream = nil
+		s.mu.Unlock()
+	}
+	if errors.Is(err, context.DeadlineExceeded) && s.own {
+		_ = s.conn.ForceReconnect()
+	}
+	return err
+}
+
+// failed says what an error of the client's means to a caller.
+func failed(err error) error {
+	var api *jetstream.APIError
+	isAPI := errors.As(err, &api)
+	switch {
+	case isAPI && (api.ErrorCode == wrongSequence || api.ErrorCode == inCluster):
+		return register.ErrConflict
+	case errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) && (strings.Contains(err.Error(), notThere) || strings.Contains(err.Error(), neverThere)):
+		return register.ErrConflict
+	case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders),
+		errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrDisconnected):
+		return distributed.Unavailable("natslock", err, distributed.ErrUnreached)
+	case isAPI && api.Code < 500, errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful):
+		return distributed.Unavailable("natslock", err, distributed.ErrRefused)
+	}
+	return distributed.Unavailable("natslock", err)
+}
