@@ -153,7 +153,9 @@ func newDocumentsView(s *documents, n *network) documentsView {
 }
 
 // Observe implements distributed.Observable: the network knows what its faults are.
-func (v documentsView) Observe(f func(distributed.Exchange)) (stop func()) { return v.network.Observe(f) }
+func (v documentsView) Observe(f func(distributed.Exchange)) (stop func()) {
+	return v.network.Observe(f)
+}
 
 // Echo implements distributed.Observable.
 func (v documentsView) Echo(ctx context.Context) error {
