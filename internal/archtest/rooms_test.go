@@ -81,6 +81,7 @@ const (
 	memcachedClient = "github.com/bradfitz/gomemcache"
 	redisClient     = "github.com/redis/go-redis/v9"
 	etcdClient      = "go.etcd.io/etcd/client/v3"
+	natsClient      = "github.com/nats-io/nats.go"
 	postgresClient  = "github.com/jackc/pgx/v5"
 	mysqlClient     = "github.com/go-sql-driver/mysql"
 	sqlite          = "modernc.org/sqlite"
@@ -104,6 +105,7 @@ var outsides = map[string]outside{
 	"distributed/zklock":           {imports: []string{zookeeperClient}},
 	"distributed/memcachelock":     {imports: []string{memcachedClient}},
 	"distributed/etcdlock":         {imports: []string{"go.etcd.io/etcd/api/v3", etcdClient, "google.golang.org/grpc", "go.uber.org/zap"}},
+	"distributed/natslock":         {imports: []string{natsClient}},
 	"distributed/sqllock":          {},
 	"distributed/sqllock/postgres": {imports: []string{postgresClient}},
 	"distributed/sqllock/mysql":    {imports: []string{mysqlClient}},
@@ -129,7 +131,7 @@ var outsides = map[string]outside{
 
 	"internal/guardtest": {program: true, imports: []string{"github.com/stretchr/testify"}},
 	"cmd/wllock": {program: true, imports: []string{
-		redisClient, zookeeperClient, "github.com/urfave/cli/v3", "golang.org/x/sys", "golang.org/x/term", sqlite,
+		redisClient, zookeeperClient, natsClient, "github.com/urfave/cli/v3", "golang.org/x/sys", "golang.org/x/term", sqlite,
 		etcdClient, "go.uber.org/zap", "google.golang.org/grpc", // of the etcd client
 	}},
 	"example": {program: true, imports: []string{
