@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -241,11 +242,12 @@ func (w *world) judge() []string {
 		store = history.Compares
 	}
 	for _, v := range w.history.Check(history.Rules{Store: store}) {
-		text := v.String()
+		var text strings.Builder
+		text.WriteString(v.String())
 		for _, c := range v.Calls {
-			text += "\n\t" + described(c)
+			text.WriteString("\n\t" + described(c))
 		}
-		w.wrong = append(w.wrong, text)
+		w.wrong = append(w.wrong, text.String())
 	}
 	if len(w.wrong) > 0 {
 		for _, f := range w.history.Faults {
