@@ -301,6 +301,7 @@ func TestDrainIsNotAdmittedWithoutALeaseAfterTheOutage(t *testing.T) { // rules 
 		b.Partition(true)
 		permit := comes(t, l, two, forever)
 		time.Sleep(2 * ttl)
+		require.Equal(t, "in", permit.state())
 		require.True(t, permit.held.Degraded())
 		writer := comes(t, l)
 		time.Sleep(ttl)
