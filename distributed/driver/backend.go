@@ -125,10 +125,10 @@ func (b *Backend[W]) ask(ctx context.Context, a *Attempt[W], prev *Prev[W]) (dis
 	return a.entered(s, err)
 }
 
-// claimed makes a request. A grant with little time left is claimed before anybody gets it (rule C4), or any grant.
-func (b *Backend[W]) claimed(ctx context.Context, a *Attempt[W], what string, any bool, request func() (Standing, error)) (Standing, error) {
+// claimed makes a request. A grant with little time left is claimed before its caller gets it (rule C4), or each grant is.
+func (b *Backend[W]) claimed(ctx context.Context, a *Attempt[W], what string, each bool, request func() (Standing, error)) (Standing, error) {
 	s, err := request()
-	if err == nil && s.Kind == Granted && (any || a.late(s)) {
+	if err == nil && s.Kind == Granted && (each || a.late(s)) {
 		s.claimed = true
 		if s.Sent, err = a.renewNow(ctx, a.Window); errors.Is(err, distributed.ErrLeaseLost) {
 			err = distributed.Unavailable(b.set.Name+": "+what, keyless.Errorf("the grant is gone: answers take longer than the claim window of %v, or the service has lost it", a.Window))

