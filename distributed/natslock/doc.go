@@ -9,8 +9,9 @@
 //
 // # What it needs
 //
-// NATS 2.10 with JetStream, and the right to publish to <stream>.>, to subscribe to it, and to use the API of JetStream for the stream:
-// STREAM.CREATE (unless it is there), STREAM.INFO, STREAM.MSG.GET and STREAM.MSG.DELETE.
+// NATS 2.10 with JetStream, and the right to publish to <stream>.>, and to use the API of JetStream for the stream: STREAM.CREATE (unless it is
+// there), STREAM.INFO, STREAM.MSG.GET and STREAM.MSG.DELETE. For the stream's consumers: CREATE, INFO, MSG.NEXT and DELETE. Waiters
+// have one each, and so have locks that are held for more than a tenth of a second.
 //
 // # What loses locks
 //
