@@ -188,11 +188,8 @@ func TestARepeatThatComesLateTellsOfNoLoss(t *testing.T) {
 	}
 }
 
-// The server has no note of a lease that was overwritten as the prev of another and then released the short way. So that way is not taken
-// if a copy of the first request may come late: it would take the free lock for an attempt that has ended.
-func TestACopyOfAnOverwrittenEnterDoesNothing(t *testing.T) {
-	t.Parallel()
-	b := open(t, redistest.Start(t).Addr)
+// lateEnter keeps the first enter of a backend from its server: it gets no answer and is repeated. What is returned gives the copy to send later.
+func lateEnter(b *Backend) func() *conn.Call {
 	var late *conn.Call
 	aroundCalls(b, func(ctx context.Context, next conn.Transport, calls []*conn.Call) {
 		if c := calls[0]; c.Script == enterScript && late == nil {
@@ -202,10 +199,40 @@ func TestACopyOfAnOverwrittenEnterDoesNothing(t *testing.T) {
 		}
 		next.Do(ctx, calls...)
 	})
+	return func() *conn.Call { return late }
+}
+
+// A late copy of the enter of a lease that was lost takes a place. The next enter releases that lease and its place: else NoWait is told
+// that the lock is held, by the lease that it releases.
+func TestTheCopyOfALostLeaseDoesNotStandInTheWay(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	copied := lateEnter(b)
+	u := newUser(t, b)
+	l := u.lease("k")
+	s.Do("DEL", "k")
+	newUser(t, open(t, s.Addr)).lease("k")
+	late := copied()
+	b.s.tr.Do(t.Context(), late)
+	require.NoError(t, late.Err)
+	require.Contains(t, late.Reply, "place 0")
+	s.Do("DEL", "k")
+	release(t, u.lease("k", noWait, func(r *distributed.Request) { r.Prev = l }))
+	require.ErrorIs(t, l.Release(t.Context()), distributed.ErrLeaseLost)
+}
+
+// The server has no note of a lease that was overwritten as the prev of another and then released the short way. So that way is not taken
+// if a copy of the first request may come late: it would take the free lock for an attempt that has ended.
+func TestACopyOfAnOverwrittenEnterDoesNothing(t *testing.T) {
+	t.Parallel()
+	b := open(t, redistest.Start(t).Addr)
+	copied := lateEnter(b)
 	u := newUser(t, b)
 	l := u.lease("k")
 	next := u.lease("k", func(r *distributed.Request) { r.Prev = l })
 	require.NoError(t, next.Release(t.Context()))
+	late := copied()
 	b.s.tr.Do(t.Context(), late)
 	require.NoError(t, late.Err)
 	require.Equal(t, "old", late.Reply)

@@ -73,7 +73,7 @@ if state.queued then
   local w = waiter(instance)
   if w and tonumber(w.attempt) > tonumber(attempt) then return 'old' end
   again = w and w.attempt == attempt
-  moved = w and not again and not nowait -- from the place of an earlier attempt
+  moved = w and not again and (not nowait or w.attempt == before) -- from the place of an earlier attempt; NoWait: of prev, which a late copy may have
   if moved then removeWaiter(instance) end
   local others = redis.call('ZCARD', QUEUE)
   state.queued = others > 0
