@@ -209,10 +209,10 @@ func TestTheCopyOfALostLeaseDoesNotStandInTheWay(t *testing.T) {
 	s := redistest.Start(t)
 	b := open(t, s.Addr)
 	copied := lateEnter(b)
-	u := newUser(t, b)
+	u := newUser(t, b).lasting(time.Minute) // no renewal finds the loss
 	l := u.lease("k")
 	s.Do("DEL", "k")
-	newUser(t, open(t, s.Addr)).lease("k")
+	newUser(t, open(t, s.Addr)).lasting(time.Minute).lease("k")
 	late := copied()
 	b.s.tr.Do(t.Context(), late)
 	require.NoError(t, late.Err)
