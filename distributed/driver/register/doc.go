@@ -21,6 +21,9 @@
 // So no clock of the Store decides anything. Where the Store forgets a document that was not written for a while, that only removes a lock
 // that no other process waits for or shares. Until then NoWait finds a dead holder's lock held.
 //
+// A lease that is held for long is vouched for by a session, which beats for all such leases of its process: see session. So they cost one write
+// every third of T. Where the Store may forget each lease has its own beats, since its document has to be written anyway.
+//
 // # Fences
 //
 // Each grant reserves fences in the step that makes it an owner, so they grow with the order of grants. What keeps them growing when the

@@ -21,17 +21,20 @@ type attempt = driver.Attempt[wire]
 // under way: the mutex of the attempt is between them.
 type wire struct {
 	claim
-	ended atomic.Bool // it neither waits nor holds any more
+	ended   atomic.Bool // it neither waits nor holds any more
+	dropped atomic.Bool // and its claim was removed
 
 	// asking holds one during a Look, so that a Drop comes after it: else that Look could queue again what is removed. Enter sets it, which
 	// comes before both. nil: there is no Look.
 	asking chan struct{}
 	unsure bool // guarded by asking: a request that was not answered may still bring the claim
 
-	seen   sightings // nil: nobody has shared the lock
-	turned time.Time // when the owners were found to have changed
-	ahead  int       // in the queue
-	beaten time.Time // when the beat was sent that was answered last
+	seen    sightings               // nil: nobody has shared the lock
+	turned  time.Time               // when the owners were found to have changed
+	ahead   int                     // in the queue
+	beaten  time.Time               // when the beat was sent that was answered last, its own or its session's
+	session atomic.Pointer[session] // vouches for it, or is about to
+	written time.Time               // when its claim was, for the last time, for its session
 
 	began time.Time // to wait
 	// A watch is begun once, by the Look or the Renew under way, unless it has ended.
@@ -75,7 +78,7 @@ func (d half) Enter(ctx context.Context, a *attempt, prev *driver.Prev[wire]) (s
 			a.Delayed(d.crowded(asked-1, start))
 		}
 		removed = before != nil && l.remove(before.Wire.ID)
-		reaped := most < math.MaxInt && d.reap(a.Key, l)
+		reaped := most < math.MaxInt && d.reapRemembered(ctx, a.Key, l)
 		taken := l.take(w.claim, most)
 		if s = d.standingOf(a, l, taken); s.Kind == driver.Granted && w.unsure {
 			sent = start // by an earlier try, perhaps
@@ -110,8 +113,11 @@ func (d half) Enter(ctx context.Context, a *attempt, prev *driver.Prev[wire]) (s
 	case s.Kind == driver.Refused && w.unsure:
 		d.sweep(a)
 	}
-	if before != nil && before.Wire.unsure { // it is not dropped
-		d.sweep(before)
+	if before != nil { // it is not dropped
+		before.Wire.dropped.Store(true)
+		if before.Wire.unsure {
+			d.sweep(before)
+		}
 	}
 	if removed || earlier {
 		prev.Settle(driver.Removed)
@@ -196,7 +202,7 @@ func (d half) Look(ctx context.Context, some []*attempt) {
 	l, err := d.change(ctx, a.Key, known, func(l *lock, sent time.Time) (changed bool) {
 		granted := index(l.Owners, w.ID) >= 0 // some time after the question before this one
 		if !granted {
-			changed = w.seen.reap(l, time.Now())
+			changed = d.reap(ctx, w.seen, l)
 			if !l.has(w.ID) {
 				w.Again++
 				changed = l.take(w.claim, math.MaxInt)
@@ -259,31 +265,59 @@ func (d half) renew(ctx context.Context, a *attempt, known *reading) {
 	w := &a.Wire
 	d.watch(a)
 	beats := time.Since(w.beaten) > a.TTL/beatShare
+	s := w.session.Load()
+	if s == nil && beats && !w.beaten.IsZero() && !d.forgetful {
+		s = d.join(a)
+	} else {
+		beats = beats && s == nil
+	}
+	vouched, err := time.Time{}, error(nil)
+	if s != nil {
+		if vouched, err = d.vouch(ctx, s); errors.Is(err, distributed.ErrLeaseLost) { // so is the lease, if its claim names it
+			d.part(a, s)
+			s = nil
+		} else if err != nil {
+			a.Unrenewed(err)
+			return
+		}
+	}
 	if beats && known == nil {
 		known = d.guess(a.Key)
 	}
 	var sent, beaten time.Time
-	var held, wanted bool
-	_, err := d.change(ctx, a.Key, known, func(l *lock, _ time.Time) bool {
+	var held, wanted, writes bool
+	_, err = d.change(ctx, a.Key, known, func(l *lock, _ time.Time) bool {
 		i := index(l.Owners, w.ID)
 		sent, beaten, wanted = time.Now(), w.beaten, l.wanted(a.Instance)
-		if held = i >= 0 && !w.ended.Load(); !held { // else a request that came late may have brought it again
+		held = i >= 0 && !w.ended.Load() && (l.Owners[i].Session == "" || s != nil && l.Owners[i].Session == s.key)
+		if !held { // else a request that came late may have brought it again
 			return false
 		}
 		if w.seen == nil && len(l.Owners) > 1 {
 			w.seen = sightings{}
 		}
-		if beats {
-			l.Owners[i].Beat++
-			beaten = sent
+		c := &l.Owners[i]
+		switch {
+		case s == nil:
+			if writes = beats; beats {
+				c.Beat++
+				beaten = sent
+			}
+		case c.Session == "" || sent.Sub(w.written) > sessionMemory/2:
+			c.Session, c.Beat, beaten, writes = s.key, c.Beat+1, vouched, true
+		default:
+			beaten, writes = vouched, false
 		}
-		return w.seen != nil && w.seen.reap(l, sent) || beats
+		return w.seen != nil && d.reap(ctx, w.seen, l) || writes
 	})
 	switch {
 	case err != nil:
 		a.Unrenewed(err)
 	case held:
 		w.beaten = beaten
+		if writes {
+			w.written = sent
+		}
 		a.Renewed(beaten, wanted) // others count from their reading of this beat, which comes later (rule K4)
 		next := min(max(sent.Sub(w.turned), shortestLook), longestLook, distributed.HeartbeatInterval(w.TTL))
 		if w.watched.Load() {
@@ -338,25 +372,33 @@ func (d half) notice(a *attempt, news *Document) {
 	a.Noticed(l.wanted(a.Instance))
 }
 
-// reap takes out dead owners that callers have found here who do not wait.
-func (d half) reap(key string, l *lock) (changed bool) {
+// reap takes out dead owners.
+func (d half) reap(ctx context.Context, seen sightings, l *lock) (changed bool) {
+	return seen.reap(l, time.Now(), func(c claim) vigil { return d.watchOver(ctx, c) })
+}
+
+// reapRemembered takes out dead owners that callers have found here who do not wait.
+func (d half) reapRemembered(ctx context.Context, key string, l *lock) (changed bool) {
+	if len(l.Owners) == 0 { // or that is only guessed
+		return false
+	}
+	d.mu.Lock()
+	seen := maps.Clone(d.seen[key])
+	d.mu.Unlock()
+	if seen == nil {
+		seen = sightings{}
+	}
+	changed = d.reap(ctx, seen, l)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	seen := d.seen[key]
-	switch {
-	case len(l.Owners) == 0: // or that is only guessed
-		return false
-	case seen == nil:
-		seen = sightings{}
-		for other := range d.seen {
-			if len(d.seen) < mostRemembered {
-				break
-			}
-			delete(d.seen, other) // any: the next such callers begin anew
+	for other := range d.seen {
+		if len(d.seen) < mostRemembered {
+			break
 		}
-		d.seen[key] = seen
+		delete(d.seen, other) // any: the next such callers begin anew
 	}
-	return seen.reap(l, l.now)
+	d.seen[key] = seen
+	return changed
 }
 
 // ClaimTime implements driver.Renewer: a grant may be old, for a Store that did not answer may have given it long ago.
@@ -371,6 +413,7 @@ func (d half) Drop(ctx context.Context, some []*attempt) {
 		defer func() { <-w.asking }()
 	}
 	found, err := d.remove(ctx, a, w.unsure)
+	w.dropped.Store(err == nil)
 	if err == nil && w.unsure { // else it is dropped again
 		d.sweep(a)
 	}
@@ -425,6 +468,9 @@ func (d half) Ended(a *attempt) {
 	a.Wire.ended.Store(true)
 	if unwatch := a.Wire.unwatch.Load(); unwatch != nil { // else a watch that begins finds that it has ended
 		(*unwatch)()
+	}
+	if s := a.Wire.session.Load(); s != nil { // as above
+		d.client.Go(func() { d.settle(a, s) })
 	}
 	if l := a.Lease(); l != nil && distributed.Over(time.Now(), l.Until()) {
 		d.client.Go(func() {

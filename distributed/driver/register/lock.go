@@ -43,10 +43,11 @@ type claim struct {
 	Shared   bool          `json:"shared,omitempty"`
 	Limit    int           `json:"limit,omitempty"` // of a permit
 	TTL      time.Duration `json:"ttl"`
-	Since    int64         `json:"since,omitempty"` // Unix time in milliseconds, of its grant, or of its request, by the clock of who wrote it. For people
-	Beat     int           `json:"beat,omitempty"`  // renewals; 0: the grant is not claimed yet
-	Again    int           `json:"again,omitempty"` // how often it was queued again: then its beat begins anew
-	Fence    uint64        `json:"fence,omitempty"` // of an owner: the first of its block
+	Since    int64         `json:"since,omitempty"`   // Unix time in milliseconds, of its grant, or of its request, by the clock of who wrote it. For people
+	Beat     int           `json:"beat,omitempty"`    // renewals; 0: the grant is not claimed yet
+	Session  string        `json:"session,omitempty"` // vouches for it from now on: its key. See session
+	Again    int           `json:"again,omitempty"`   // how often it was queued again: then its beat begins anew
+	Fence    uint64        `json:"fence,omitempty"`   // of an owner: the first of its block
 }
 
 // broken is the record of a Break.
@@ -172,7 +173,7 @@ func (l *lock) keep() (d time.Duration) {
 	if l.breaking() != nil {
 		d = max(d, distributed.BrokenMemory)
 	}
-	if l.least > 0 {
+	if l.least > 0 || slices.ContainsFunc(l.Owners, func(c claim) bool { return c.Session != "" }) {
 		d = max(d, fenceMemory)
 	}
 	return d
@@ -256,14 +257,20 @@ type sighting struct {
 // reap takes out the owners whose beat has stood still for their period. Their own clocks say so too: the renewal that wrote that beat was
 // sent before it was read here, and the drift allowance of their leases covers clocks of different speed (rule K4). If one of them is
 // renewed at this moment, the Put that would write its end finds another version.
-func (seen sightings) reap(l *lock, now time.Time) (changed bool) {
+func (seen sightings) reap(l *lock, now time.Time, watchOver func(claim) vigil) (changed bool) {
 	maps.DeleteFunc(seen, func(id string, _ sighting) bool { return index(l.Owners, id) < 0 })
 	for _, c := range slices.Clone(l.Owners) {
 		last, known := seen[c.ID]
+		over := false
+		if c.Session != "" {
+			v := watchOver(c)
+			last, over = sighting{c, v.since}, v.over
+			seen[c.ID] = last
+		}
 		switch {
-		case !known || last.claim != c:
+		case c.Session == "" && (!known || last.claim != c):
 			seen[c.ID] = sighting{c, now}
-		case now.Sub(last.at) > c.period():
+		case over, c.Session == "" && now.Sub(last.at) > c.period():
 			changed = l.remove(c.ID) || changed
 		}
 	}

@@ -2,6 +2,7 @@ package register
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"math/rand/v2"
 	"slices"
@@ -34,6 +35,7 @@ type memory struct {
 	version int           // the latest
 	docs    map[string]kept
 	fates   map[string]*fate // by the claim's id
+	beats   map[string]*fate // by the session's key
 	wrong   []string
 }
 
@@ -54,10 +56,11 @@ type fate struct {
 	period  time.Duration // for which the beat counts
 	heard   time.Time     // when the beat was written
 	turn    time.Time     // when it became an owner
+	session string        // that vouches for it
 }
 
 func newMemory(k kind) *memory {
-	m := &memory{kind: k, changed: make(chan struct{}), docs: map[string]kept{}, fates: map[string]*fate{}}
+	m := &memory{kind: k, changed: make(chan struct{}), docs: map[string]kept{}, fates: map[string]*fate{}, beats: map[string]*fate{}}
 	m.reader = m.open(newLink(m, 1, 1, false))
 	return m
 }
@@ -112,7 +115,11 @@ func (m *memory) doc(key string) Document {
 // forget loses a document. The caller holds mu.
 func (m *memory) forget(key string) {
 	delete(m.docs, key)
-	m.note(key, lock{})
+	if strings.HasPrefix(key, sessionKeys) {
+		m.noteBeat(key, Document{})
+	} else {
+		m.note(key, lock{})
+	}
 	m.wake()
 }
 
@@ -133,6 +140,11 @@ func (m *memory) put(key string, data []byte, from Version, keep time.Duration) 
 	m.version++
 	d := Document{slices.Clone(data), Version(strconv.Itoa(m.version))}
 	m.docs[key] = kept{d, time.Now().Add(keep)}
+	if strings.HasPrefix(key, sessionKeys) {
+		m.noteBeat(key, d)
+		m.wake()
+		return d.Version, nil
+	}
 	l, err := m.reader.decode(d)
 	if err != nil {
 		m.wrong = append(m.wrong, err.Error())
@@ -154,6 +166,9 @@ func (m *memory) note(key string, l lock) {
 	for id, f := range m.fates {
 		if f.key == key && f.there && !l.has(id) {
 			f.there, f.starved = false, now.Sub(f.heard) >= f.period
+			if s := m.beats[f.session]; s != nil {
+				f.starved = !s.there && s.starved
+			}
 		}
 	}
 	for _, c := range slices.Concat(l.Owners, l.Queue) {
@@ -170,9 +185,28 @@ func (m *memory) note(key string, l lock) {
 		if owner && f.turn.IsZero() || c.Beat != f.beat || !f.there {
 			f.beat, f.period, f.heard = c.Beat, c.period(), now
 		}
+		f.session = c.Session
 		if f.there = true; owner && f.turn.IsZero() {
 			f.turn = now
 		}
+	}
+}
+
+// noteBeat notes what the new document of a session says. The caller holds mu.
+func (m *memory) noteBeat(key string, d Document) {
+	now := time.Now()
+	s := m.beats[key]
+	var doc beat
+	_ = json.Unmarshal(d.Data, &doc)
+	switch {
+	case !ended(d) && s == nil:
+		m.beats[key] = &fate{there: true, heard: now, period: doc.Session}
+	case !ended(d) && !s.there && doc.Beat > 1: // the first may come late
+		m.wrong = append(m.wrong, "a session that has ended is there again")
+	case !ended(d) && s.there:
+		s.heard = now
+	case s.there:
+		s.there, s.starved = false, now.Sub(s.heard) >= s.period
 	}
 }
 

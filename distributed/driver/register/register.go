@@ -30,6 +30,7 @@ type Backend struct {
 	servers map[string]*server   // by the names that a Spread has for them
 	written map[string]Document  // by its key, what this process wrote last
 	seen    map[string]sightings // by its key, of callers that do not wait
+	vigils  map[string]vigil     // by their keys, over the sessions of others
 
 	newID func() string                          // of a claim; random tests draw it, as below, from their seed
 	below func(most time.Duration) time.Duration // a random one
@@ -37,8 +38,10 @@ type Backend struct {
 
 // server is what the requests for the keys of one server share. A server that is silent holds up no other (rule C7).
 type server struct {
-	lane    *driver.Lane[wire]
-	expired chan struct{} // holds one for each lease that has expired and is being removed, most at a time
+	name     string
+	lane     *driver.Lane[wire]
+	sessions map[time.Duration]*session // that leases have; guarded by Backend.mu
+	expired  chan struct{}              // holds one for each lease that has expired and is being removed, most at a time
 }
 
 // Option changes what New does.
@@ -50,7 +53,7 @@ func Forgetful() Option { return func(b *Backend) { b.forgetful = true } }
 // New returns a Backend over a Store, which stays the caller's. name begins errors: "memcachelock". It asks nothing yet.
 func New(name string, store Store, opts ...Option) *Backend {
 	b := &Backend{
-		name: name, store: store, servers: map[string]*server{}, written: map[string]Document{}, seen: map[string]sightings{},
+		name: name, store: store, servers: map[string]*server{}, written: map[string]Document{}, seen: map[string]sightings{}, vigils: map[string]vigil{},
 		newID: rand.Text, below: mathrand.N[time.Duration],
 	}
 	b.deleter, _ = store.(Deleter)
@@ -77,7 +80,7 @@ func (b *Backend) serverOf(key string) *server {
 	defer b.mu.Unlock()
 	s := b.servers[name]
 	if s == nil {
-		s = &server{lane: b.client.NewLane(b.ctx, nil), expired: make(chan struct{}, most)}
+		s = &server{name: name, sessions: map[time.Duration]*session{}, lane: b.client.NewLane(b.ctx, nil), expired: make(chan struct{}, most)}
 		b.servers[name] = s
 	}
 	return s

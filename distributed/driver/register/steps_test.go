@@ -75,7 +75,7 @@ var permit = distributed.Request{Instance: "permit", Mode: distributed.Shared, L
 // An owner is dead when its beat has stood still for its period since it was read first, and not by anybody's clock but the reader's.
 func TestReap(t *testing.T) {
 	start := time.Now()
-	reap := func(seen sightings, l *lock, d time.Duration) bool { return seen.reap(l, start.Add(d)) }
+	reap := func(seen sightings, l *lock, d time.Duration) bool { return seen.reap(l, start.Add(d), nil) }
 	l, seen := &lock{Owners: []claim{{ID: "a", TTL: simTTL}}, Queue: []claim{{ID: "b", TTL: simTTL}, {ID: "c", TTL: simTTL}}}, sightings{}
 	require.False(t, reap(seen, l, 0))
 	require.False(t, reap(seen, l, simTTL/2), "a grant has its claim window")
@@ -112,9 +112,9 @@ func TestAClaimThatIsQueuedAgainIsSeenForTheFirstTime(t *testing.T) {
 		require.Len(t, now.Owners, 1)
 		now.Owners[0].Again = 0 // as it was granted before
 		now.Owners[0].Beat = 0
-		seen.reap(&now, time.Now().Add(-simTTL))
+		seen.reap(&now, time.Now().Add(-simTTL), nil)
 		now = look()
-		require.False(t, seen.reap(&now, time.Now()))
+		require.False(t, seen.reap(&now, time.Now(), nil))
 		require.NoError(t, l.Release(b.Context()))
 	})
 }
