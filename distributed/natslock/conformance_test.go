@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"go.uber.org/goleak"
@@ -74,13 +75,12 @@ func expire(s *store, key string) error {
 		if err := in.Decode(&lock); err != nil {
 			return err
 		}
-		if lock["queue"] == nil {
-			err = s.Delete(context.Background(), key, d.Version)
-		} else {
+		delete(lock, "owners")
+		if lock["queue"] != nil {
 			lock["owners"] = []map[string]any{{"id": "nobody", "instance": "nobody", "ttl": 1}} // whose turn is over at once
-			data, _ := json.Marshal(lock)
-			_, err = s.Put(context.Background(), key, data, d.Version, 0)
 		}
+		data, _ := json.Marshal(lock)
+		_, err = s.Put(context.Background(), key, data, d.Version, time.Hour)
 		if !errors.Is(err, register.ErrConflict) {
 			return err
 		}

@@ -3,14 +3,15 @@
 //	backend, err := natslock.Open("nats://10.0.0.1,10.0.0.2,10.0.0.3/locks?replicas=3")
 //	locker, err := wllock.New("order", backend, wllock.WithOwnedBackend())
 //
-// Each lock that is in use is one message of the stream, on the subject <stream>.<key>, which is replaced when it still has the sequence
-// number that was read. Package driver/register says what is in it. Fences are sequence numbers. The stream is made when it is first
-// used. Its first number is the time in microseconds, so that fences go on when it is lost, or deleted.
+// Each lock is one message of the stream, on the subject <stream>.<key>, which is replaced when it still has the sequence number that was
+// read. It stays for two days after its last use. Package driver/register says what is in it. The stream is made when it is first used. Its
+// first number is the time in microseconds, so that no number repeats when it is lost, or deleted. No message is deleted: a server that is
+// killed may forget the last numbers with their messages, and give them again (nats-server issues 6600 and 6881).
 //
 // # What it needs
 //
-// NATS 2.10 with JetStream, and the right to publish to <stream>.>, and to use the API of JetStream for the stream: STREAM.CREATE (unless it is
-// there), STREAM.INFO, STREAM.MSG.GET and STREAM.MSG.DELETE. For the stream's consumers: CREATE, INFO, MSG.NEXT and DELETE. Waiters
+// NATS 2.11 with JetStream, and the right to publish to <stream>.>, and to use the API of JetStream for the stream: STREAM.CREATE (unless it is
+// there), STREAM.INFO and STREAM.MSG.GET. For the stream's consumers: CREATE, INFO, MSG.NEXT and DELETE. Waiters
 // have one each, and so have locks that are held for more than a tenth of a second.
 //
 // # What loses locks

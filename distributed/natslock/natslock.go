@@ -64,9 +64,8 @@ type store struct {
 }
 
 var (
-	_ register.Numberer = (*store)(nil)
-	_ register.Watcher  = (*store)(nil)
-	_ register.Lister   = (*store)(nil)
+	_ register.Watcher = (*store)(nil)
+	_ register.Lister  = (*store)(nil)
 )
 
 const (
@@ -98,7 +97,7 @@ func (s *store) exchange(ctx context.Context) (jetstream.Stream, context.Context
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		stream, err = s.js.CreateStream(ctx, jetstream.StreamConfig{
 			Name: s.set.stream, Subjects: []string{s.set.stream + ".>"}, Description: "locks of github.com/wllock/wllock",
-			MaxMsgsPerSubject: 1, Replicas: s.set.replicas, FirstSeq: uint64(time.Now().UnixMicro()),
+			MaxMsgsPerSubject: 1, AllowMsgTTL: true, Replicas: s.set.replicas, FirstSeq: uint64(time.Now().UnixMicro()),
 		})
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another process was quicker
 			stream, err = s.js.Stream(ctx, s.set.stream)
@@ -107,8 +106,8 @@ func (s *store) exchange(ctx context.Context) (jetstream.Stream, context.Context
 	if err != nil {
 		return nil, ctx, cancel, failed(err)
 	}
-	if c := stream.CachedInfo().Config; c.MaxMsgsPerSubject != 1 || c.AllowDirect || c.DenyDelete || c.MaxAge != 0 {
-		why := keyless.Errorf("the stream %s is not one of locks: want max_msgs_per_subject 1, no max_age, and neither allow_direct nor deny_delete", s.set.stream)
+	if c := stream.CachedInfo().Config; c.MaxMsgsPerSubject != 1 || !c.AllowMsgTTL || c.AllowDirect || c.MaxAge != 0 {
+		why := keyless.Errorf("the stream %s is not one of locks: want max_msgs_per_subject 1, allow_msg_ttl, no max_age, and no allow_direct", s.set.stream)
 		return nil, ctx, cancel, distributed.Unavailable("natslock", why, distributed.ErrRefused)
 	}
 	s.stream = stream
@@ -144,11 +143,8 @@ func version(sequence uint64) register.Version {
 	return register.Version(strconv.FormatUint(sequence, 10))
 }
 
-// Number implements register.Numberer.
-func (s *store) Number(v register.Version) (int64, error) { return strconv.ParseInt(string(v), 10, 64) }
-
-// Put implements register.Store. Locks are forgotten by none.
-func (s *store) Put(ctx context.Context, key string, data []byte, from register.Version, _ time.Duration) (register.Version, error) {
+// Put implements register.Store. No message is deleted: a server that is killed may forget that it was, and count on from the last that is left.
+func (s *store) Put(ctx context.Context, key string, data []byte, from register.Version, keep time.Duration) (register.Version, error) {
 	_, ctx, cancel, err := s.exchange(ctx)
 	defer cancel()
 	if err != nil {
@@ -159,28 +155,11 @@ func (s *store) Put(ctx context.Context, key string, data []byte, from register.
 		return "", distributed.Unavailable("natslock", err, distributed.ErrRefused)
 	}
 	// No try is repeated by the client: which of two has been carried out the sequence would not tell.
-	ack, err := s.js.Publish(ctx, s.subject(key), data, jetstream.WithExpectLastSequencePerSubject(last), jetstream.WithRetryAttempts(0))
+	ack, err := s.js.Publish(ctx, s.subject(key), data, jetstream.WithExpectLastSequencePerSubject(last), jetstream.WithMsgTTL(keep), jetstream.WithRetryAttempts(0))
 	if err != nil {
 		return "", s.failed(err)
 	}
 	return version(ack.Sequence), nil
-}
-
-// Delete implements register.Deleter. A message that was replaced is not there under its number.
-func (s *store) Delete(ctx context.Context, _ string, from register.Version) error {
-	stream, ctx, cancel, err := s.exchange(ctx)
-	defer cancel()
-	if err != nil {
-		return err
-	}
-	sequence, err := strconv.ParseUint(string(from), 10, 64)
-	if err == nil {
-		err = stream.DeleteMsg(ctx, sequence)
-	}
-	if err != nil {
-		return s.failed(err)
-	}
-	return nil
 }
 
 // Watch implements register.Watcher, by a consumer of its own, which begins with the document as it is.
@@ -260,8 +239,6 @@ const (
 	// wrongSequence, and inCluster with replicas, answer a write from a version that was replaced.
 	wrongSequence jetstream.ErrorCode = 10071
 	inCluster     jetstream.ErrorCode = 10164
-	// notThere, or neverThere, in a text, answers the deletion of one.
-	notThere, neverThere = "no message found", "err_code=10043"
 )
 
 // failed has the stream looked for again that is not there any more, and another connection made where an answer has not come.
@@ -284,12 +261,10 @@ func failed(err error) error {
 	switch {
 	case isAPI && (api.ErrorCode == wrongSequence || api.ErrorCode == inCluster):
 		return register.ErrConflict
-	case errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) && (strings.Contains(err.Error(), notThere) || strings.Contains(err.Error(), neverThere)):
-		return register.ErrConflict
 	case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders),
 		errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrDisconnected):
 		return distributed.Unavailable("natslock", err, distributed.ErrUnreached)
-	case isAPI && api.Code < 500, errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful):
+	case isAPI && api.Code < 500:
 		return distributed.Unavailable("natslock", err, distributed.ErrRefused)
 	}
 	return distributed.Unavailable("natslock", err)

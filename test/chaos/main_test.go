@@ -13,18 +13,20 @@ import (
 const workerEnv = "WLLOCK_TEST_WORKER"
 
 func TestMain(m *testing.M) {
-	text, isWorker := os.LookupEnv(workerEnv)
-	if !isWorker {
-		goleak.VerifyTestMain(m)
+	for env, is := range map[string]interface{ run() error }{workerEnv: new(worker), natsEnv: new(natsServer)} {
+		text, ok := os.LookupEnv(env)
+		if !ok {
+			continue
+		}
+		err := json.Unmarshal([]byte(text), is)
+		if err == nil {
+			err = is.run()
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 		return
 	}
-	var w worker
-	err := json.Unmarshal([]byte(text), &w.task)
-	if err == nil {
-		err = w.run()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	goleak.VerifyTestMain(m)
 }

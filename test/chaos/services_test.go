@@ -66,6 +66,8 @@ var cells = []cell{
 	{backend: "etcd", shape: "three", ttl: long, start: func(t *testing.T) *service { return etcd(etcdtest.StartCluster(t)) }},
 	{backend: "zookeeper", shape: "alone", ttl: long, start: func(t *testing.T) *service { return zookeeper([]*zktest.Server{zktest.Start(t)}) }},
 	{backend: "zookeeper", shape: "three", ttl: long, start: func(t *testing.T) *service { return zookeeper(zktest.StartEnsemble(t, false)) }},
+	{backend: "nats", shape: "alone", ttl: long, start: natsOf(1)},
+	{backend: "nats", shape: "three", ttl: long, start: natsOf(3)},
 	{backend: "memcached", shape: "alone", ttl: long, start: memcached, noFences: true},
 }
 

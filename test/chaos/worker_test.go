@@ -20,6 +20,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/etcdlock"
 	"github.com/wllock/wllock/distributed/memcachelock"
+	"github.com/wllock/wllock/distributed/natslock"
 	"github.com/wllock/wllock/distributed/redislock"
 	"github.com/wllock/wllock/distributed/redlock"
 	"github.com/wllock/wllock/distributed/sqllock/mysql"
@@ -64,6 +65,8 @@ func (t task) open() (distributed.Observable, error) {
 		return etcdlock.Open(t.URL)
 	case scheme == "zk":
 		return zklock.Open(t.URL)
+	case scheme == "nats":
+		return natslock.Open(t.URL)
 	case scheme == "memcached":
 		return memcachelock.Open(t.URL)
 	}

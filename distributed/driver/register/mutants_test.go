@@ -31,7 +31,7 @@ var mutants = []judge.Mutant{
 	{"a look counts as a beat", "half.go", "«if @ {\n\t\t\tbeaten = sent\n\t\t}\n\t\t»w.beaten = beaten", schedules},
 	{"a guess is believed", "register.go", "case nothing && «!@ && »known.guessed:", schedules},
 	{"two owners have the same fences", "lock.go", "«if !@ {\n\t\t»l.Fence = first + l.block«\n\t}»", schedules},
-	{"callers that do not wait find the dead for ever", "half.go", "most < math.MaxInt && «!@ && »d.reap(", steps},
+	{"callers that do not wait find the dead for ever", "half.go", "most < math.MaxInt && «!@ && »d.reapRemembered(", steps},
 	{"a holder writes whenever it looks", "half.go", "beats := «@ || »time.Since", steps},
 	{"a waiter is not told", "half.go", "w.news.Store(&doc)\n\t\t\t\t«if !@ {\n\t\t\t\t»a.Poke()«\n\t\t\t\t}»", steps},
 	{"a session that counts on is ended", "session.go", "v.over = «@ || »b.finish(", steps},
