@@ -67,6 +67,8 @@ var defects = []struct {
 			"2026-11-21, 11a5700f", []string{"internal/parts TestOneAsksForFences", "test/chaos TestChaos"}},
 		{"Redlock: fences were reckoned by clocks that a minority had ahead, and fell", notNoted,
 			"2026-11-26, 090bddc1", []string{"distributed/redlock TestFencesGrowThoughClocksDisagree", "distributed/redlock TestFencesGrowThoughOurClockIsWrong"}},
+		{"NATS: a server that was killed gave the numbers of deleted messages again, and with them fences", storm,
+			"2026-11-30, e8442061", []string{"test/chaos TestChaos"}},
 		{"PostgreSQL: a lease that expired between two columns of a statement was taken with the fences of before", review,
 			"2026-11-22, fd9c4b7d", []string{"distributed/sqllock TestOneTimeDecidesAllColumns"}},
 	}},
@@ -111,6 +113,8 @@ var defects = []struct {
 			"2026-11-29, 85d4e6eb", []string{"distributed/redislock TestASubscriptionFollowsTheCommands", "distributed/redislock TestSubscriptionsLeaveANodeThatLeftTheCluster"}},
 	}},
 	{"A wrong answer, or none in time", []defect{
+		{"Redis: a late copy of a request took a place, and the next one of its instance, which does not wait, was refused for that", storm,
+			"2026-11-30, 120e2163", []string{"distributed/redislock TestTheCopyOfALostLeaseDoesNotStandInTheWay", "distributed/redislock TestScriptsHoldInAnyOrder"}},
 		{"A release that the next request had overtaken was reported as a loss: 3 of 20,000 calls", storm,
 			"2026-11-22, 5ee2ae28", []string{"distributed/redislock TestScenes/a release that the next request overtakes"}},
 		{"Redis: a lost lease was told as released when the release was repeated", notNoted,
