@@ -160,10 +160,12 @@ tools: gotestsum browser ## test the tools: links and pages of the documentation
 
 CHAOS      ?= .#   which cells
 CHAOS_TIME ?= 60s# of each
+CHAOS_JOURNALS ?= /tmp/wllock-chaos# has what the processes said, and pictures of what was wrong
 .PHONY: chaos
 chaos: compiler servers ## kill, stop and cut off processes and lock services, and judge what they did: test/results, 40 minutes; CHAOS='redis|etcd', CHAOS_TIME=20s
+	@mkdir -p $(CHAOS_JOURNALS)
 	@WLLOCK_REQUIRE_SERVERS=1 WLLOCK_CHAOS_TIME=$(CHAOS_TIME) WLLOCK_CHAOS_RESULTS="$(CURDIR)/test/results" \
-		$(GO) test -count=1 -timeout 0 -v -run 'TestChaos/($(CHAOS))' ./test/chaos
+		$(GO) test -count=1 -timeout 0 -artifacts -outputdir $(CHAOS_JOURNALS) -v -run 'TestChaos/($(CHAOS))' ./test/chaos
 
 .PHONY: mutants
 mutants: servers ## break one line after the other, and say which test finds it, a quarter of an hour; MUTANTS='K4|^local/' breaks some

@@ -145,8 +145,10 @@ func (a *Attempt[W]) entered(s Standing, err error) (distributed.Lease, distribu
 	}
 	defer a.mu.Unlock()
 	if a.early != nil {
-		a.grant(*a.early)
-		return nil, place[W]{a}, nil
+		if a.grant(*a.early); a.state != waiting {
+			return nil, place[W]{a}, nil
+		}
+		s.Next = Now
 	}
 	a.since = s.Sent
 	a.plan(s.Next)
@@ -161,7 +163,12 @@ func (a *Attempt[W]) grant(s Standing) {
 	if s.Sent.IsZero() {
 		s.Sent = a.since
 	}
-	if a.b.claimer != nil || a.late(s) {
+	late := a.late(s)
+	if late && s.Pushed {
+		a.plan(Now)
+		return
+	}
+	if a.b.claimer != nil || late {
 		a.state = claiming
 		a.b.Go(func() { a.claim(s) })
 		return

@@ -46,6 +46,7 @@ var mutants = []judge.Mutant{
 	{"a Drop that was not answered is not sent after a pause", "lane.go", "«if !@ {\n\t\t»ln.pause(paused)«\n\t}»", renewals},
 	{"a claim that was not answered leaves what it has left", "attempt.go", "a.lose(!«@ && !»errors.Is(err, distributed.ErrLeaseLost))", races},
 	{"a grant that is quicker than the answer to Enter is forgotten", "attempt.go", "if «!@ && »a.early != nil {", races},
+	{"a message that comes late is a grant", "attempt.go", "if «!@ && »late && s.Pushed {", races},
 	{"a refused Drop keeps Close waiting", "drop.go", "&& !(«!@ && »a.refused && a.b.Closed())", races},
 	{"a message puts a look off", "look.go", "|| «!@ && »a.next.After(now) &&", races},
 	{"a message hides a waiter from an answer", "attempt.go", "if «!@ && »waits || !newer {", races},

@@ -617,6 +617,39 @@ func TestAGrantCanBeQuickerThanTheAnswer(t *testing.T) {
 	})
 }
 
+// A message can be so late that the lock was granted to others since, and to the attempt again, with later fences. So the service is asked,
+// whether the message comes before the answer to Enter or later.
+func TestAMessageThatComesLateIsNoGrant(t *testing.T) {
+	for _, early := range []bool{true, false} {
+		renewedStubbed(t, func(t *testing.T, s *renewedStub) {
+			late, again := granted, granted
+			late.Pushed, late.Fences = true, Block{1, 1000}
+			again.Fences = Block{2001, 1000}
+			s.enter = func(a *Attempt[string], prev *Prev[string]) (Standing, error) {
+				time.Sleep(distributed.ClaimWindow(dropTTL))
+				if early {
+					a.Stands(late)
+				}
+				return says(queued)(a, prev)
+			}
+			s.look = func(some []*Attempt[string]) {
+				again.Sent = time.Now()
+				some[0].Stands(again)
+			}
+			p, a := s.place(t)
+			if !early {
+				time.Sleep(distributed.ClaimWindow(dropTTL))
+				a.Stands(late)
+			}
+			l := <-p.Granted()
+			fence, ok := l.NextFence()
+			require.True(t, ok)
+			require.Equal(t, uint64(2001), fence)
+			require.NoError(t, l.Release(t.Context()))
+		})
+	}
+}
+
 // apartStubbed is renewedStubbed with requests that go on when their callers have gone, and looks that share one.
 func apartStubbed(t *testing.T, f func(t *testing.T, s *renewedStub)) {
 	renewedStubbed(t, func(t *testing.T, s *renewedStub) {

@@ -135,7 +135,9 @@ func (u *subscription) grant(a *attempt, m message) {
 	case !m.grant.plausible(a.Wire.after.Load(), time.Now()):
 		sooner(a, 0)
 	default:
-		a.Stands(u.b.granted(a, m.grant))
+		s := u.b.granted(a, m.grant)
+		s.Pushed = true
+		a.Stands(s)
 	}
 }
 
