@@ -67,6 +67,8 @@ var defects = []struct {
 			"2026-11-21, 11a5700f", []string{"internal/parts TestOneAsksForFences", "test/chaos TestChaos"}},
 		{"Redlock: fences were reckoned by clocks that a minority had ahead, and fell", notNoted,
 			"2026-11-26, 090bddc1", []string{"distributed/redlock TestFencesGrowThoughClocksDisagree", "distributed/redlock TestFencesGrowThoughOurClockIsWrong"}},
+		{"Redis: the message of a grant came so late that the lock had been granted to others and again, and its fences were taken", storm,
+			"2026-11-30, 04dd0d0a", []string{"distributed/driver TestAMessageThatComesLateIsNoGrant"}},
 		{"NATS: a server that was killed gave the numbers of deleted messages again, and with them fences", storm,
 			"2026-11-30, e8442061", []string{"test/chaos TestChaos"}},
 		{"PostgreSQL: a lease that expired between two columns of a statement was taken with the fences of before", review,
