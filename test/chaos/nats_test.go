@@ -80,7 +80,9 @@ func natsOf(n int) func(t *testing.T) *service {
 			require.True(t, one.AwaitReady())
 			ways[one.Addr] = one.Addr
 		}
-		s.url = func(_ int, ways map[string]string) string { return "nats://" + s.hosts(ways) + fmt.Sprint("?replicas=", n) }
+		s.url = func(_ int, ways map[string]string) string {
+			return "nats://" + s.hosts(ways) + fmt.Sprint("?replicas=", n)
+		}
 		first, err := natslock.Open(s.url(0, ways))
 		require.NoError(t, err)
 		defer func() { require.NoError(t, first.Close()) }()
