@@ -195,8 +195,10 @@ func (d half) Look(ctx context.Context, some []*attempt) {
 		w.seen = sightings{}
 	}
 	var known *reading
-	if news != nil {
+	if news != nil && d.isOf(w, *news) {
 		known = &reading{Document: *news}
+	} else {
+		news = nil
 	}
 	var s driver.Standing
 	l, err := d.change(ctx, a.Key, known, func(l *lock, sent time.Time) (changed bool) {
@@ -223,6 +225,13 @@ func (d half) Look(ctx context.Context, some []*attempt) {
 	default: // an owner that is overdue is no reason to hurry: a service that is away would be asked all the time
 		a.LookIn(d.jittered(min(distributed.HeartbeatInterval(w.TTL), longestPoll)))
 	}
+}
+
+// isOf reports that a document which a watch has brought may be newer than what a Look has read before: it has the claim as it was queued last.
+func (d half) isOf(w *wire, doc Document) bool {
+	l, err := d.decode(doc)
+	i, q := index(l.Owners, w.ID), index(l.Queue, w.ID)
+	return err == nil && (i >= 0 && l.Owners[i].Again == w.Again || q >= 0 && l.Queue[q].Again == w.Again)
 }
 
 // Renew implements driver.Renewer.
@@ -287,14 +296,15 @@ func (d half) renew(ctx context.Context, a *attempt, known *reading) {
 	var sent, beaten time.Time
 	var held, wanted, writes bool
 	_, err = d.change(ctx, a.Key, known, func(l *lock, _ time.Time) bool {
+		if w.seen == nil && len(l.Owners) > 1 {
+			w.seen = sightings{}
+		}
+		reaped := w.seen != nil && d.reap(ctx, w.seen, l) // first: what is not written yet was not seen
 		i := index(l.Owners, w.ID)
 		sent, beaten, wanted = time.Now(), w.beaten, l.wanted(a.Instance)
 		held = i >= 0 && !w.ended.Load() && (l.Owners[i].Session == "" || s != nil && l.Owners[i].Session == s.key)
 		if !held { // else a request that came late may have brought it again
-			return false
-		}
-		if w.seen == nil && len(l.Owners) > 1 {
-			w.seen = sightings{}
+			return reaped
 		}
 		c := &l.Owners[i]
 		switch {
@@ -308,7 +318,7 @@ func (d half) renew(ctx context.Context, a *attempt, known *reading) {
 		default:
 			beaten, writes = vouched, false
 		}
-		return w.seen != nil && d.reap(ctx, w.seen, l) || writes
+		return reaped || writes
 	})
 	switch {
 	case err != nil:

@@ -39,6 +39,7 @@ var mutants = []judge.Mutant{
 	{"a session that has ended is believed", "session.go", "case «!@ && »ended(d):", steps},
 	{"a session stays", "session.go", "tries := 1; «!@ && »!s.beaten.IsZero()", steps},
 	{"each lease has its own beats", "half.go", "s == nil && beats && «!@ && »!w.beaten.IsZero()", steps},
+	{"a watch that lags behind a look is believed", "half.go", "news != nil && «(@ || »d.isOf(w, *news)«)» {", schedules},
 	{"a write whose answer was lost is called refused", "register.go", "return «!@ && »err != nil && ", schedules},
 }
 

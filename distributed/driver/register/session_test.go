@@ -94,9 +94,14 @@ func TestABeatThatComesTooLateDoesNothing(t *testing.T) {
 	over(t, counts, func(b bench) {
 		late, l := b.held(1)
 		late.l.hold(`{"session":`)
+		var deliver func() error
+		b.after("a beat", func() bool {
+			late.l.with(func() { deliver = late.l.held })
+			return deliver != nil
+		})
 		place := b.place(b.process(2), distributed.Request{Instance: "b"})
 		next := b.granted(place)
-		require.ErrorIs(t, late.l.deliver(), ErrConflict)
+		require.ErrorIs(t, deliver(), ErrConflict)
 		late.l.hold("")
 		require.Eventually(t, func() bool { return l.Release(b.Context()) != nil }, simTTL, time.Millisecond)
 		require.NoError(t, next.Release(b.Context()))
