@@ -16,6 +16,7 @@ const (
 	suite    = "the suite of all backends"
 	planted  = "planted faults"
 	load     = "load test"
+	schedule = "random schedules in simulated time"
 	notNoted = "not noted"
 )
 
@@ -27,6 +28,10 @@ var defects = []struct {
 	{"Two holders, or a holder that could not know of another one", []defect{
 		{"etcd: a leader that was stopped while another was elected answered keepalives, and a holder believed in its lease beside the next one", notNoted,
 			"2026-11-22, 26f2ba34", []string{"distributed/etcdlock TestALeaderThatWasStoppedProvesNothing", "distributed/etcdlock TestAKeepaliveOfAnotherTermProvesNothing"}},
+		{"NATS and memcached: a holder whose renewals were not answered for long took itself out, as dead, when they were", schedule,
+			"2026-11-30, 55114e7c", []string{"distributed/driver/register TestManySchedules"}},
+		{"NATS: a watch that lagged behind told a waiter of a grant that others had taken from it meanwhile", schedule,
+			"2026-11-30, 55114e7c", []string{"distributed/driver/register TestManySchedules"}},
 		{"Redlock: a claim or a renewal that was answered after its votes had expired counted", storm,
 			"2026-11-22, a59ea22f", []string{"distributed/redlock TestAClaimThatIsAnsweredTooLate", "distributed/redlock TestARenewalThatIsAnsweredTooLate"}},
 		{"Redlock: a vote counted from a repeated question, but the server had not extended it", notNoted,
