@@ -22,7 +22,7 @@ type attempt = driver.Attempt[wire]
 type wire struct {
 	claim
 	ended   atomic.Bool // it neither waits nor holds any more
-	dropped atomic.Bool // and its claim was removed
+	dropped atomic.Bool // and its claim was removed, or was not there
 
 	// asking holds one during a Look, so that a Drop comes after it: else that Look could queue again what is removed. Enter sets it, which
 	// comes before both. nil: there is no Look.
@@ -114,7 +114,7 @@ func (d half) Enter(ctx context.Context, a *attempt, prev *driver.Prev[wire]) (s
 		d.sweep(a)
 	}
 	if before != nil { // it is not dropped
-		before.Wire.dropped.Store(true)
+		earlier = before.Wire.dropped.Swap(true) || earlier
 		if before.Wire.unsure {
 			d.sweep(before)
 		}
@@ -423,7 +423,9 @@ func (d half) Drop(ctx context.Context, some []*attempt) {
 		defer func() { <-w.asking }()
 	}
 	found, err := d.remove(ctx, a, w.unsure)
-	w.dropped.Store(err == nil)
+	if err == nil {
+		found = w.dropped.Swap(true) || found
+	}
 	if err == nil && w.unsure { // else it is dropped again
 		d.sweep(a)
 	}

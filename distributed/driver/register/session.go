@@ -98,9 +98,10 @@ func (d half) settle(a *attempt, s *session) {
 	for tries := 1; !a.Wire.dropped.Load() && pause(d.ctx, d.pauseAfter(tries)); tries++ {
 		if l := a.Lease(); l == nil || distributed.Over(time.Now().Add(-a.Window), l.Until()) {
 			a.Wire.at.expired <- struct{}{}
-			_, err := d.remove(d.ctx, a, false)
+			found, err := d.remove(d.ctx, a, false)
 			<-a.Wire.at.expired
 			if err == nil {
+				a.Wire.dropped.Store(found)
 				break
 			}
 		}
