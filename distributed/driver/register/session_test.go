@@ -1,6 +1,7 @@
 package register
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -79,7 +80,7 @@ func TestASessionThatStandsStill(t *testing.T) {
 				require.False(t, time.Now().Before(l.Until()), "it was held")
 				require.LessOrEqual(t, time.Since(cut), simTTL+distributed.HeartbeatInterval(simTTL))
 				second.NoWait = true
-				other, _, err := p.Enter(b.Context(), second)
+				other, _, err := b.process(3).Enter(b.Context(), second)
 				require.NoError(t, err)
 				require.NoError(t, other.Release(b.Context()))
 				require.NoError(t, next.Release(b.Context()))
@@ -112,32 +113,44 @@ func TestABeatThatComesTooLateDoesNothing(t *testing.T) {
 	})
 }
 
+// crossed is a Store that calls first before each Delete.
+type crossed struct {
+	able
+	first func()
+}
+
+func (c crossed) Delete(ctx context.Context, key string, from Version) error {
+	c.first()
+	return c.able.Delete(ctx, key, from)
+}
+
 // The beat counts on between the last reading and the end that is tried: that is crossed, and no claim is taken out.
 func TestASessionThatLivesIsNotEnded(t *testing.T) {
 	t.Parallel()
 	over(t, tells, func(b bench) {
-		p, l := b.held(1)
-		other := b.process(2)
+		_, l := b.held(1)
 		c := claim{Session: b.m.fate(id(l)).session, TTL: simTTL}
+		other := New("sim", crossed{able{newLink(b.m, 1, 2, false)}, func() {
+			d := b.m.get(c.Session)
+			_, err := b.m.put(c.Session, d.Data, d.Version, time.Hour)
+			require.NoError(t, err)
+		}})
 		require.False(t, other.watchOver(b.Context(), c).over)
-		other.mu.Lock()
-		v := other.vigils[c.Session]
-		v.since = v.since.Add(-simTTL)
-		other.vigils[c.Session] = v
-		other.mu.Unlock()
-		ends := make(chan bool, 1)
-		other.l.hold("") // its Delete is on the way while the next beat is written
-		go func() { ends <- other.watchOver(b.Context(), c).over }()
-		s := p.serverOf("k").sessions[simTTL]
-		s.turn <- struct{}{}
-		_, err := b.m.put(s.key, b.m.get(s.key).Data, s.version, time.Hour)
-		require.NoError(t, err)
-		require.False(t, <-ends)
-		s.version = ""
-		<-s.turn
+		other.with(c.Session, func(v *vigil) { v.since = v.since.Add(-simTTL) })
+		require.False(t, other.watchOver(b.Context(), c).over)
+		require.NoError(t, other.Close())
 		time.Sleep(2 * simTTL)
 		require.NoError(t, l.Release(b.Context()))
 	})
+}
+
+// with changes what is known of a session.
+func (b *Backend) with(session string, f func(*vigil)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	v := b.vigils[session]
+	f(&v)
+	b.vigils[session] = v
 }
 
 // A process that was silent for longer than T finds its leases lost, though no other has ended its session. What it gets then has another.
