@@ -78,7 +78,7 @@ func (w *writer) links(tests []string) string {
 func (w *writer) claim() { w.say(claim, w.links([]string{lockAndFence})) }
 
 // backends are those whose runs are missed when there are none.
-var backends = []string{"redis", "redlock", "etcd", "zookeeper", "postgres", "mariadb", "sqlite", "memcached"}
+var backends = []string{"redis", "redlock", "etcd", "zookeeper", "postgres", "mariadb", "sqlite", "nats", "memcached"}
 
 func (w *writer) runs(all []chaos) {
 	w.say("%s", runsHead)
@@ -96,7 +96,7 @@ func (w *writer) runs(all []chaos) {
 				w.header("Backend", "Shape", "Processes", "Operations", "Entries", "Contended", "Faults", "Seconds", "Seed", "Commit", "Date", "Violations")
 			}
 			missing = slices.DeleteFunc(missing, func(b string) bool { return b == c.Backend })
-			w.row(c.Backend, c.Shape, c.Processes, number(c.Operations), number(c.Entries), number(c.Contended), counts(c.Faults),
+			w.row(c.Backend, c.Shape, c.Processes, number(c.Operations), number(c.Entries), number(c.Contended), total(c.Faults),
 				strconv.FormatFloat(c.Seconds, 'f', 0, 64), c.Seed, "`"+short(c.Commit)+"`", day(c.Began), violations(c.Violations))
 		}
 		if len(missing) > 0 {
@@ -104,6 +104,7 @@ func (w *writer) runs(all []chaos) {
 		}
 		w.say("")
 	}
+	w.faultsOf(all)
 	for _, c := range all {
 		for _, v := range c.Violations {
 			if c.Store == compares {
@@ -114,7 +115,49 @@ func (w *writer) runs(all []chaos) {
 	w.say("")
 }
 
-// counts are the faults of a run, the most frequent first.
+// faultsOf says how often each fault came in the runs of each backend.
+func (w *writer) faultsOf(all []chaos) {
+	of, names := map[string]map[string]int{}, map[string]bool{}
+	for _, c := range all {
+		if of[c.Backend] == nil {
+			of[c.Backend] = map[string]int{}
+		}
+		for name, n := range c.Faults {
+			of[c.Backend][name] += n
+			names[name] = true
+		}
+	}
+	if len(of) == 0 {
+		return
+	}
+	w.say("### How often each fault came\n")
+	shown, titles := slices.DeleteFunc(slices.Clone(backends), func(b string) bool { return of[b] == nil }), []any{"Fault"}
+	for _, b := range shown {
+		titles = append(titles, b)
+	}
+	w.header(titles...)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		cells := []any{escape(name)}
+		for _, b := range shown {
+			n := ""
+			if of[b][name] > 0 {
+				n = number(of[b][name])
+			}
+			cells = append(cells, n)
+		}
+		w.row(cells...)
+	}
+	w.say("")
+}
+
+func total(of map[string]int) (n int) {
+	for _, one := range of {
+		n += one
+	}
+	return n
+}
+
+// counts are the rules that were broken, the most frequent first.
 func counts(of map[string]int) string {
 	names := slices.SortedFunc(maps.Keys(of), func(a, b string) int {
 		if of[a] != of[b] {

@@ -84,10 +84,11 @@ func TestResultsAreShown(t *testing.T) {
 	w.teeth(r)
 	require.Empty(t, w.errs)
 	for _, want := range []string{
-		"| redis | one | 5 | 1,234,567 | 900 | 10 | killed 7, stopped 2 | 60 | 18446744073709551615 | `a760e34a-dirty` | 2026-11-30 | S1 exclusion 1 |",
+		"| redis | one | 5 | 1,234,567 | 900 | 10 | 9 | 60 | 18446744073709551615 | `a760e34a-dirty` | 2026-11-30 | S1 exclusion 1 |",
+		"| Fault | redis |", "| killed | 7 |", "| stopped | 2 |",
 		"- **redis-one, S1 exclusion:** `two holders`",
-		"**Missing:** no result of redlock, etcd, zookeeper, postgres, mariadb, sqlite.",
-		"**Missing:** no result of redis, redlock, etcd, zookeeper, postgres, mariadb, sqlite, memcached.",
+		"**Missing:** no result of redlock, etcd, zookeeper, postgres, mariadb, sqlite, nats.",
+		"**Missing:** no result of redis, redlock, etcd, zookeeper, postgres, mariadb, sqlite, nats, memcached.",
 		"| redis | one | compares | killed holder | 7 | 612 | 1400 |",
 		"3 lines of 2026-11-30, `abc`: 2 are found.", "| `distributed/redislock` | Lua | 2 | 2 | `TestA` 2 |", "- **Not found:** K6: z (`bundle.go`): SURVIVED",
 		"| two | 12,345 | 9 | 2 | holds | **does not hold** |", "| no queue | **not found** |",
