@@ -27,6 +27,7 @@ type claim struct {
 	polls  atomic.Int32  // of a foreigner's key, without interruption
 	change atomic.Uint32 // of an exclusive lease to a shared one; goes up
 	sole   atomic.Bool   // no copy of its enter can come late, nor of one whose lease it has overwritten without a note. It was not dropped yet
+	tried  atomic.Bool   // its enter was sent more than once: it may have had a place, been granted the lock, and have a place again
 	parted atomic.Bool   // its release may have been carried out, of which nothing is noted
 }
 
@@ -114,6 +115,7 @@ func (d half) Enter(ctx context.Context, a *attempt, prev *driver.Prev[claim]) (
 	default:
 		return driver.Standing{}, conn.Unavailable("enter", conn.Refusal(fmt.Errorf("the server answers %q", r.kind)))
 	}
+	a.Wire.tried.Store(c.Tries > 1)
 	a.Wire.sole.Store(c.Tries == 1 && (mine == nil || parted || mine.Wire.sole.Load()))
 	stands := d.stands(a, r, sent) // before prev is dropped: what drops it tells the server the latest fence
 	// An earlier try may have released prev, been granted the lock, and have expired since: the server remembers that prev has ended only

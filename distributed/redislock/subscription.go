@@ -128,11 +128,13 @@ func (u *subscription) OnMessage(channel, text string) {
 // sooner has a place send a heartbeat because of a message: a place that waits for longer would be lost.
 func sooner(a *attempt, d time.Duration) { a.LookSooner(min(d, distributed.HeartbeatInterval(a.TTL))) }
 
-// grant delivers the lock to the attempt that waits for it. One that cannot be the server's has the server asked.
+// grant delivers the lock to the attempt that waits for it. One that cannot be the server's, or may be old, has the server asked.
 func (u *subscription) grant(a *attempt, m message) {
 	switch {
 	case m.key != a.Key || m.mode != a.Mode || !a.Wire.isOf(m.instance):
 	case !m.grant.plausible(a.Wire.after.Load(), time.Now()):
+		sooner(a, 0)
+	case a.Wire.tried.Load() && a.Waiting(): // it may be of its place before
 		sooner(a, 0)
 	default:
 		s := u.b.granted(a, m.grant)

@@ -108,6 +108,33 @@ func TestAMessageAsksForAHeartbeat(t *testing.T) { // rule R16
 	})
 }
 
+// An enter that was sent twice may have had a place before, and the lock, until that expired. A message of that grant may come when the second
+// place has been answered: it is not believed, but the server is asked.
+func TestAMessageOfThePlaceBeforeIsNoGrant(t *testing.T) { // rule R10
+	t.Parallel()
+	s := redistest.Start(t)
+	held := newUser(t, open(t, s.Addr)).lasting(time.Minute).lease("shop:1")
+	for _, twice := range []bool{true, false} {
+		b := open(t, s.Addr, WithSystem("shop"))
+		if twice {
+			lateEnter(b)
+		}
+		u := newUser(t, b).lasting(time.Minute)
+		p := u.place("shop:1")
+		b.sub.OnMessage(channelOf("shop", b.s.process),
+			fmt.Sprintf("g x %v %s %d 1000 1 shop:1", attemptBehind(p).Wire.id, instanceName(u.name), time.Now().UnixNano()))
+		if twice {
+			time.Sleep(10 * time.Millisecond)
+			require.Empty(t, p.Granted())
+			require.NoError(t, p.Leave(t.Context()))
+		} else {
+			require.Len(t, p.Granted(), 1, "else this shows nothing")
+			(<-p.Granted()).Abandon()
+		}
+	}
+	release(t, held)
+}
+
 func TestHalfOpenSubscriptionIsReplaced(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
