@@ -16,7 +16,7 @@ const (
 	suite    = "the suite of all backends"
 	planted  = "planted faults"
 	load     = "load test"
-	model    = "a model of the protocol"
+	modelled = "a model of the protocol"
 	schedule = "random schedules in simulated time"
 	notNoted = "not noted"
 )
@@ -33,7 +33,7 @@ var defects = []struct {
 			"2026-11-30, 55114e7c", []string{"distributed/driver/register TestManySchedules"}},
 		{"NATS: a watch that lagged behind told a waiter of a grant that others had taken from it meanwhile", schedule,
 			"2026-11-30, 55114e7c", []string{"distributed/driver/register TestManySchedules"}},
-		{"Redis: an old message of a grant that had expired made a lease of the place that the same request had got since", model,
+		{"Redis: an old message of a grant that had expired made a lease of the place that the same request had got since", modelled,
 			"2026-11-30, c17e7613", []string{"distributed/redislock TestAMessageOfThePlaceBeforeIsNoGrant"}},
 		{"Redlock: a claim or a renewal that was answered after its votes had expired counted", storm,
 			"2026-11-22, a59ea22f", []string{"distributed/redlock TestAClaimThatIsAnsweredTooLate", "distributed/redlock TestARenewalThatIsAnsweredTooLate"}},
