@@ -22,7 +22,7 @@ type attempt = driver.Attempt[wire]
 type wire struct {
 	claim
 	ended   atomic.Bool // it neither waits nor holds any more
-	dropped atomic.Bool // and its claim was removed, or was not there
+	dropped atomic.Bool // and its claim was removed. An Enter with it as prev, a Drop and settle each set it, and who comes later says Removed
 
 	// asking holds one during a Look, so that a Drop comes after it: else that Look could queue again what is removed. Enter sets it, which
 	// comes before both. nil: there is no Look.
@@ -195,7 +195,7 @@ func (d half) Look(ctx context.Context, some []*attempt) {
 		w.seen = sightings{}
 	}
 	var known *reading
-	if news != nil && d.isOf(w, *news) {
+	if news != nil && d.showsLatest(w, *news) {
 		known = &reading{Document: *news}
 	} else {
 		news = nil
@@ -227,8 +227,8 @@ func (d half) Look(ctx context.Context, some []*attempt) {
 	}
 }
 
-// isOf reports that a document which a watch has brought may be newer than what a Look has read before: it has the claim as it was queued last.
-func (d half) isOf(w *wire, doc Document) bool {
+// showsLatest reports that a document has the claim as it was queued last. A watch may bring an older one, which says nothing about it.
+func (d half) showsLatest(w *wire, doc Document) bool {
 	l, err := d.decode(doc)
 	i, q := index(l.Owners, w.ID), index(l.Queue, w.ID)
 	return err == nil && (i >= 0 && l.Owners[i].Again == w.Again || q >= 0 && l.Queue[q].Again == w.Again)
@@ -274,23 +274,12 @@ func (d half) renew(ctx context.Context, a *attempt, known *reading) {
 	w := &a.Wire
 	d.watch(a)
 	beats := time.Since(w.beaten) > a.TTL/beatShare
-	s := w.session.Load()
-	if s == nil && beats && !w.beaten.IsZero() && !d.forgetful {
-		s = d.join(a)
-	} else {
-		beats = beats && s == nil
+	s, vouched, err := d.vouchFor(ctx, a, beats)
+	if err != nil {
+		a.Unrenewed(err)
+		return
 	}
-	vouched, err := time.Time{}, error(nil)
-	if s != nil {
-		if vouched, err = d.vouch(ctx, s); errors.Is(err, distributed.ErrLeaseLost) { // so is the lease, if its claim names it
-			d.part(a, s)
-			s = nil
-		} else if err != nil {
-			a.Unrenewed(err)
-			return
-		}
-	}
-	if beats && known == nil {
+	if beats && s == nil && known == nil {
 		known = d.guess(a.Key)
 	}
 	var sent, beaten time.Time
@@ -339,6 +328,22 @@ func (d half) renew(ctx context.Context, a *attempt, known *reading) {
 	default:
 		a.Gone()
 	}
+}
+
+// vouchFor returns the session of a lease, and when that sent its beat. A lease joins one when its second beat is due. nil: its own beat counts.
+func (d half) vouchFor(ctx context.Context, a *attempt, beats bool) (s *session, vouched time.Time, err error) {
+	s = a.Wire.session.Load()
+	if s == nil && beats && !a.Wire.beaten.IsZero() && !d.forgetful {
+		s = d.join(a)
+	}
+	if s == nil {
+		return nil, time.Time{}, nil
+	}
+	if vouched, err = d.vouch(ctx, s); errors.Is(err, distributed.ErrLeaseLost) { // so is the lease, if its claim names the session
+		d.part(a, s)
+		return nil, time.Time{}, nil
+	}
+	return s, vouched, err
 }
 
 // beatShare of T after a beat the next look is one, too: it comes before a renewal is due, which is after T/3.

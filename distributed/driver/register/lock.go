@@ -16,7 +16,7 @@ import (
 // Format is that of the documents: 1, and no number stands in them. A later one begins with "format", which this one refuses.
 const Format = 1
 
-// lock is the document of a lock. Its methods are pure.
+// lock is the document of a lock. Its methods ask no Store, but reap, by its watchOver.
 type lock struct {
 	Format int     `json:"format,omitempty"` // what another version writes that keeps locks in another way
 	Owners []claim `json:"owners,omitempty"`

@@ -37,8 +37,8 @@ var mutants = []judge.Mutant{
 	{"a session that counts on is ended", "session.go", "v.over = «@ || »b.finish(", steps},
 	{"a session that stands still is believed", "session.go", "case «!@ && »now.Sub(v.since) > c.TTL:", steps},
 	{"a session stays", "session.go", "tries := 1; «!@ && »!s.beaten.IsZero()", steps},
-	{"each lease has its own beats", "half.go", "s == nil && beats && «!@ && »!w.beaten.IsZero()", steps},
-	{"a watch that lags behind a look is believed", "half.go", "news != nil && «(@ || »d.isOf(w, *news)«)» {", steps},
+	{"each lease has its own beats", "half.go", "s == nil && beats && «!@ && »!a.Wire.beaten.IsZero()", steps},
+	{"a watch that lags behind a look is believed", "half.go", "news != nil && «(@ || »d.showsLatest(w, *news)«)» {", steps},
 	{"a write whose answer was lost is called refused", "register.go", "return «!@ && »err != nil && ", schedules},
 }
 
