@@ -22,7 +22,16 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // start starts a server in this process.
 func start(t locktest.TB, dir string, port int) *server.Server {
 	t.Helper()
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: dir, NoSigs: true, NoLog: true})
+	return run(t, options(dir, port))
+}
+
+func options(dir string, port int) *server.Options {
+	return &server.Options{Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: dir, NoSigs: true, NoLog: true}
+}
+
+func run(t locktest.TB, o *server.Options) *server.Server {
+	t.Helper()
+	s, err := server.NewServer(o)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}

@@ -10,9 +10,8 @@
 //
 // # What it needs
 //
-// NATS 2.11 with JetStream, and the right to publish to <stream>.>, and to use the API of JetStream for the stream: STREAM.CREATE (unless it is
-// there), STREAM.INFO and STREAM.MSG.GET. For the stream's consumers: CREATE, INFO, MSG.NEXT and DELETE. Waiters
-// have one each, and so have locks that are held for more than a tenth of a second.
+// NATS 2.11 with JetStream, and the rights to publish to <stream>.>, to subscribe to <stream>-changes.>, and to use the API of JetStream for the
+// stream: STREAM.CREATE (unless it is there), STREAM.INFO and STREAM.MSG.GET. The server publishes each change there. Ping tries all of them.
 //
 // # What loses locks
 //

@@ -2,18 +2,22 @@ package natslock
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/testlocker"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 const ttl = 2 * time.Second
@@ -117,6 +121,86 @@ func TestWithoutJetStream(t *testing.T) {
 		require.ErrorIs(t, err, distributed.ErrUnavailable)
 		require.NotErrorIs(t, err, context.DeadlineExceeded)
 		t.Log(err)
+	}
+}
+
+// A process that holds 10,000 locks for long writes a few times in T for all of them, and loses none.
+func TestTenThousandLeases(t *testing.T) {
+	testscope.Longest(t, "takes minutes")
+	const n, atOnce, lasts = 10_000, 64, 30 * time.Second
+	b := open(t, start(t, t.TempDir(), server.RANDOM_PORT).Addr().String())
+	leases := make([]distributed.Lease, n)
+	each := func(do func(i int) error) {
+		var all sync.WaitGroup
+		began := time.Now()
+		for first := range atOnce {
+			all.Go(func() {
+				for i := first; i < n; i += atOnce {
+					assert.NoError(t, do(i))
+				}
+			})
+		}
+		all.Wait()
+		t.Logf("%d in %v", n, time.Since(began).Round(time.Millisecond))
+	}
+	writes := func() uint64 {
+		info, err := b.Stream(t.Context())
+		require.NoError(t, err)
+		return info.State.LastSeq
+	}
+	each(func(i int) (err error) {
+		leases[i], _, err = b.Enter(t.Context(), distributed.Request{Key: fmt.Sprint("shop:product:", i), Instance: "a", TTL: lasts})
+		return err
+	})
+	time.Sleep(lasts)
+	before := writes()
+	time.Sleep(3 * lasts)
+	require.LessOrEqual(t, writes()-before, uint64(15), "writes in 3 T")
+	each(func(i int) error { return leases[i].Release(t.Context()) })
+}
+
+// Tenures serve many times as many callers of a hot key as a turn for each through the servers.
+func TestHotKey(t *testing.T) {
+	testscope.Long(t, "measures")
+	addr := start(t, t.TempDir(), server.RANDOM_PORT).Addr().String()
+	tenures, turns := testlocker.Hot(t, 5*time.Second, func() (distributed.Backend, error) { return Open("nats://" + addr) })
+	require.Greater(t, tenures, 20*turns)
+}
+
+// Rights that a client lacks are found by Ping: to publish, to ask JetStream, and to hear of changes.
+func TestRights(t *testing.T) {
+	t.Parallel()
+	publish := []string{DefaultStream + ".>", "$JS.API.STREAM.CREATE." + DefaultStream, "$JS.API.STREAM.INFO." + DefaultStream, "$JS.API.STREAM.MSG.GET." + DefaultStream}
+	subscribe := []string{DefaultStream + "-changes.>", "_INBOX.>"}
+	rights := func(publish, subscribe []string) *server.User {
+		return &server.User{Username: "u", Password: "p", Permissions: &server.Permissions{
+			Publish: &server.SubjectPermission{Allow: publish}, Subscribe: &server.SubjectPermission{Allow: subscribe},
+		}}
+	}
+	for name, c := range map[string]struct {
+		user *server.User
+		want string
+	}{
+		"all":           {rights(publish, subscribe), ""},
+		"no publishing": {rights(publish[1:], subscribe), `Permissions Violation for Publish to "wllock.`},
+		"no reading":    {rights(publish[:3], subscribe), `Permissions Violation for Publish to "$JS.API.STREAM.MSG.GET.wllock"`},
+		"no changes":    {rights(publish, subscribe[1:]), `Permissions Violation for Subscription to "wllock-changes.`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := options(t.TempDir(), server.RANDOM_PORT)
+			o.Users = []*server.User{c.user}
+			b := open(t, "u:p@"+run(t, o).Addr().String())
+			ctx, cancel := context.WithTimeout(t.Context(), 2*exchangeTime)
+			defer cancel()
+			err := b.Ping(ctx)
+			if c.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorIs(t, err, distributed.ErrRefused)
+			require.ErrorContains(t, err, c.want)
+		})
 	}
 }
 

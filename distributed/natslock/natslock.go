@@ -3,6 +3,7 @@ package natslock
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"maps"
 	"net/url"
@@ -41,6 +42,29 @@ func (b *Backend) Stream(ctx context.Context) (*jetstream.StreamInfo, error) {
 		return nil, b.store.failed(err)
 	}
 	return info, nil
+}
+
+// Ping implements distributed.Backend: it locks and releases a random key, reads it, and hears of that.
+func (b *Backend) Ping(ctx context.Context) error {
+	key := rand.Text()
+	changes, err := b.store.listen(key)
+	if err != nil {
+		return cmp.Or(b.PingKey(ctx, key), err) // that knows whether b is closed
+	}
+	defer func() { _ = changes.Unsubscribe() }() // it fails on a closed connection
+	if err = b.PingKey(ctx, key); err == nil {
+		_, err = b.store.Get(ctx, key)
+	}
+	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, exchangeTime)
+		defer cancel()
+		_, err = changes.NextMsgWithContext(ctx)
+		err = b.store.failed(err)
+	}
+	if why := b.store.conn.LastError(); err != nil && errors.Is(why, nats.ErrPermissionViolation) { // the client answers no request with it
+		return distributed.Unavailable("natslock", why, distributed.ErrRefused)
+	}
+	return err
 }
 
 // Close implements distributed.Backend.
@@ -98,6 +122,7 @@ func (s *store) exchange(ctx context.Context) (jetstream.Stream, context.Context
 		stream, err = s.js.CreateStream(ctx, jetstream.StreamConfig{
 			Name: s.set.stream, Subjects: []string{s.set.stream + ".>"}, Description: "locks of github.com/wllock/wllock",
 			MaxMsgsPerSubject: 1, AllowMsgTTL: true, Replicas: s.set.replicas, FirstSeq: uint64(time.Now().UnixMicro()),
+			RePublish: &jetstream.RePublish{Source: s.set.stream + ".>", Destination: s.set.stream + changed + ".>"},
 		})
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another process was quicker
 			stream, err = s.js.Stream(ctx, s.set.stream)
@@ -106,21 +131,27 @@ func (s *store) exchange(ctx context.Context) (jetstream.Stream, context.Context
 	if err != nil {
 		return nil, ctx, cancel, failed(err)
 	}
-	if c := stream.CachedInfo().Config; c.MaxMsgsPerSubject != 1 || !c.AllowMsgTTL || c.AllowDirect || c.MaxAge != 0 {
-		why := keyless.Errorf("the stream %s is not one of locks: want max_msgs_per_subject 1, allow_msg_ttl, no max_age, and no allow_direct", s.set.stream)
+	c := stream.CachedInfo().Config
+	if c.MaxMsgsPerSubject != 1 || !c.AllowMsgTTL || c.AllowDirect || c.MaxAge != 0 || c.RePublish == nil || c.RePublish.Destination != s.set.stream+changed+".>" {
+		why := keyless.Errorf("the stream %s is not one of locks: want max_msgs_per_subject 1, allow_msg_ttl, no max_age, no allow_direct, and that it "+
+			"republishes %[1]s.> to %[1]s%s.>", s.set.stream, changed)
 		return nil, ctx, cancel, distributed.Unavailable("natslock", why, distributed.ErrRefused)
 	}
 	s.stream = stream
 	return stream, ctx, cancel, nil
 }
 
-// subject is that of a key: what a subject cannot have is escaped.
-func (s *store) subject(key string) string {
-	return s.set.stream + "." + subjects.Replace(url.QueryEscape(key))
-}
+// subject is that of a key.
+func (s *store) subject(key string) string { return s.set.stream + "." + token(key) }
 
-// subjects keeps the parts of a key readable.
-var subjects = strings.NewReplacer(".", "%2E", "%3A", ":")
+// changed follows the name of the stream where the server publishes what it has stored.
+const changed = "-changes"
+
+// token is a key as a part of a subject. What cannot stand there is escaped.
+func token(key string) string { return tokens.Replace(url.QueryEscape(key)) }
+
+// tokens keeps the parts of a key readable.
+var tokens = strings.NewReplacer(".", "%2E", "%3A", ":")
 
 // Get implements register.Store.
 func (s *store) Get(ctx context.Context, key string) (register.Document, error) {
@@ -162,46 +193,47 @@ func (s *store) Put(ctx context.Context, key string, data []byte, from register.
 	return version(ack.Sequence), nil
 }
 
-// Watch implements register.Watcher, by a consumer of its own, which begins with the document as it is.
-func (s *store) Watch(ctx context.Context, key string, changed func(register.Document)) error {
-	stream, begin, cancel, err := s.exchange(ctx)
+// Watch implements register.Watcher. The server publishes what it has stored, to whoever listens. What comes while there is no connection is
+// lost, so a watch ends then.
+func (s *store) Watch(ctx context.Context, key string, tell func(register.Document)) error {
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	broken := s.conn.StatusChanged(nats.RECONNECTING, nats.CLOSED)
+	defer s.conn.RemoveStatusListener(broken)
+	go func() {
+		select {
+		case <-broken:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	changes, err := s.listen(key)
 	if err != nil {
 		return err
 	}
-	consumer, err := stream.OrderedConsumer(begin, jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{s.subject(key)}, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, InactiveThreshold: watchEnds,
-	})
+	defer func() { _ = changes.Unsubscribe() }() // as above
+	d, err := s.Get(ctx, key)                    // is sent after the subscription
 	if err != nil {
-		return s.failed(err)
-	}
-	messages, err := consumer.Messages(jetstream.PullHeartbeat(watchEnds / 6))
-	if err != nil {
-		return s.failed(err)
-	}
-	defer context.AfterFunc(ctx, messages.Stop)()
-	defer messages.Stop()
-	if d, err := s.Get(ctx, key); err != nil || d.Version == "" { // it has no message
-		if err != nil {
-			return err
-		}
-		changed(d)
+		return err
 	}
 	for {
-		m, err := messages.Next()
+		tell(d)
+		m, err := changes.NextMsgWithContext(ctx)
 		if err != nil {
 			return s.failed(err)
 		}
-		meta, err := m.Metadata()
-		if err != nil {
-			return s.failed(err)
-		}
-		changed(register.Document{Data: m.Data(), Version: version(meta.Sequence.Stream)})
+		d = register.Document{Data: m.Data, Version: register.Version(m.Header.Get(jetstream.SequenceHeader))}
 	}
 }
 
-// watchEnds is when the server ends a watch whose process has died. A watch that is silent for a sixth of that begins anew.
-const watchEnds = 30 * time.Second
+// listen subscribes to the changes of a key.
+func (s *store) listen(key string) (*nats.Subscription, error) {
+	changes, err := s.conn.SubscribeSync(s.set.stream + changed + "." + token(key))
+	if err != nil {
+		return nil, s.failed(err)
+	}
+	return changes, nil
+}
 
 // List implements register.Lister. The cursor is the last key of the page before.
 func (s *store) List(ctx context.Context, prefix, cursor string, limit int) (page []register.Keyed, next string, err error) {
@@ -243,6 +275,9 @@ const (
 
 // failed has the stream looked for again that is not there any more, and another connection made where an answer has not come.
 func (s *store) failed(err error) error {
+	if err == nil {
+		return nil
+	}
 	if err = failed(err); errors.Is(err, distributed.ErrUnreached) {
 		s.mu.Lock()
 		s.stream = nil

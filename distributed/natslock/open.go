@@ -39,6 +39,9 @@ func WithStream(name string) Option { return func(s *settings) { s.stream = name
 // WithReplicas says how many servers keep the stream if it has to be made: 1 to 5 (default 1). With 3 the locks survive the loss of one.
 func WithReplicas(n int) Option { return func(s *settings) { s.replicas = n } }
 
+// quiet keeps the client from printing errors, which callers get.
+func quiet(*nats.Conn, *nats.Subscription, error) {}
+
 var streamName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
 // New returns a Backend over a connection, which stays the caller's. It asks nothing yet. Connect with nats.ReconnectBufSize(-1): else a request
@@ -94,7 +97,7 @@ func Open(rawURL string, opts ...Option) (*Backend, error) {
 		from = append(from, WithStream(stream))
 	}
 	connect := []nats.Option{nats.Name("wllock"), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectWait(reconnectWait),
-		nats.ReconnectJitter(reconnectWait, reconnectWait), nats.ReconnectBufSize(-1), nats.Timeout(exchangeTime), nats.PingInterval(exchangeTime), nats.MaxPingsOutstanding(2)}
+		nats.ReconnectJitter(reconnectWait, reconnectWait), nats.ReconnectBufSize(-1), nats.Timeout(exchangeTime), nats.ErrorHandler(quiet), nats.PingInterval(exchangeTime), nats.MaxPingsOutstanding(2)}
 	q, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
 		return nil, errURL
