@@ -167,6 +167,11 @@ chaos: compiler servers ## kill, stop and cut off processes and lock services, a
 	@WLLOCK_REQUIRE_SERVERS=1 WLLOCK_CHAOS_TIME=$(CHAOS_TIME) WLLOCK_CHAOS_RESULTS="$(CURDIR)/test/results" \
 		$(GO) test -count=1 -timeout 0 -artifacts -outputdir $(CHAOS_JOURNALS) -v -run 'TestChaos/($(CHAOS))' ./test/chaos
 
+PLAYS ?= 10000
+.PHONY: schedules
+schedules: ## play random schedules in simulated time, and note in test/results how many held, ten minutes; PLAYS=100000
+	@tools/schedules $(PLAYS)
+
 .PHONY: mutants
 mutants: servers ## break one line after the other, and say which test finds it, a quarter of an hour; MUTANTS='K4|^local/' breaks some
 	@GOWORK=off $(GO) -C tools run ./mutants $(if $(MUTANTS),-only '$(MUTANTS)',-results test/results/mutants.json)

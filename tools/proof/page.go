@@ -28,6 +28,7 @@ func page(top string) (string, error) {
 	w.claim()
 	w.runs(r.chaos)
 	w.recoveries(r.chaos)
+	w.schedules(r.schedules)
 	w.teeth(r)
 	w.defects()
 	w.others()
@@ -217,6 +218,25 @@ func (w *writer) recoveries(all []chaos) {
 			r := c.Recoveries[name]
 			w.row(c.Backend, c.Shape, c.Store, escape(name), r.N, strconv.FormatFloat(r.Median, 'f', 0, 64), strconv.FormatFloat(r.Max, 'f', 0, 64))
 		}
+	}
+	w.say("")
+}
+
+// schedules adds up what was played of each package, and names the last run.
+func (w *writer) schedules(all []schedules) {
+	if len(all) == 0 {
+		return
+	}
+	w.say("%s", schedulesHead)
+	w.header("Schedules of", "Held", "Seconds", "Last seed", "Commit", "Date")
+	sum := map[string]schedules{}
+	for _, s := range all {
+		s.Plays, s.Seconds = s.Plays+sum[s.Package].Plays, s.Seconds+sum[s.Package].Seconds
+		sum[s.Package] = s
+	}
+	for _, name := range slices.Sorted(maps.Keys(sum)) {
+		s := sum[name]
+		w.row(fmt.Sprintf("[%s](../%[1]s)", name), number(s.Plays), strconv.FormatFloat(s.Seconds, 'f', 0, 64), s.Seed, "`"+short(s.Commit)+"`", day(s.Began))
 	}
 	w.say("")
 }

@@ -70,6 +70,8 @@ const aRun = `{"backend":"redis","shape":"one","store":"compares","began":"2026-
 func TestResultsAreShown(t *testing.T) {
 	r, err := read(write(t, map[string]string{
 		"chaos-redis-one-compares.json": aRun,
+		"schedules.jsonl": `{"package":"distributed/driver","plays":1000,"seed":18446744073709551615,"seconds":60,"commit":"abc","began":"2026-11-30T12:00:00Z"}
+{"package":"distributed/driver","plays":2000,"seed":1,"seconds":61,"commit":"def","began":"2026-12-01T12:00:00Z"}`,
 		"model.json": `{"began":"2026-11-30T12:00:00Z","commit":"abc","instances":[{"name":"two","states":12345,"depth":9,"seconds":2,"safe":true,"live":false}],
 			"mutants":[{"name":"no fence","caught_by":"safe"},{"name":"no queue","caught_by":""}]}`,
 		"mutants.json": `{"began":"2026-11-30T12:00:00Z","commit":"abc","mutants":[
@@ -81,6 +83,7 @@ func TestResultsAreShown(t *testing.T) {
 	w := &writer{tests: newTests(top)}
 	w.runs(r.chaos)
 	w.recoveries(r.chaos)
+	w.schedules(r.schedules)
 	w.teeth(r)
 	require.Empty(t, w.errs)
 	for _, want := range []string{
@@ -90,6 +93,7 @@ func TestResultsAreShown(t *testing.T) {
 		"**Missing:** no result of redlock, etcd, zookeeper, postgres, mariadb, sqlite, nats.",
 		"**Missing:** no result of redis, redlock, etcd, zookeeper, postgres, mariadb, sqlite, nats, memcached.",
 		"| redis | one | compares | killed holder | 7 | 612 | 1400 |",
+		"| [distributed/driver](../distributed/driver) | 3,000 | 121 | 1 | `def` | 2026-12-01 |",
 		"3 lines of 2026-11-30, `abc`: 2 are found.", "| `distributed/redislock` | Lua | 2 | 2 | `TestA` 2 |", "- **Not found:** K6: z (`bundle.go`): SURVIVED",
 		"| two | 12,345 | 9 | 2 | holds | **does not hold** |", "| no queue | **not found** |",
 	} {
@@ -112,7 +116,7 @@ func TestMissingResultsAreSaid(t *testing.T) {
 func TestWrongResultsAreRefused(t *testing.T) {
 	for name, text := range map[string]string{
 		"chaos-a.json": `{"backend":"redis","shape":"one","store":"some","began":"2026-11-30T12:00:00Z","commit":"abc"}`,
-		"chaos-b.json": `{}`, "chaos-c.json": `{`, "model.json": `[]`, "sale.json": `{}`,
+		"chaos-b.json": `{}`, "chaos-c.json": `{`, "model.json": `[]`, "schedules.jsonl": "{}\n{", "sale.json": `{}`,
 	} {
 		_, err := read(write(t, map[string]string{name: text}))
 		require.ErrorContains(t, err, name)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,9 +13,10 @@ import (
 
 // results are what runs have left in test/results. What is not there is nil, or missing from chaos.
 type results struct {
-	chaos   []chaos
-	model   *model
-	mutants *mutants
+	chaos     []chaos
+	schedules []schedules
+	model     *model
+	mutants   *mutants
 }
 
 // chaos is a run of processes under faults.
@@ -55,6 +57,16 @@ const (
 	none     = "none"
 )
 
+// schedules are those of a run in simulated time. All have held.
+type schedules struct {
+	Package string    `json:"package"`
+	Plays   int       `json:"plays"`
+	Seed    uint64    `json:"seed"` // of the first. Each next one has the next
+	Seconds float64   `json:"seconds"`
+	Commit  string    `json:"commit"`
+	Began   time.Time `json:"began"`
+}
+
 // model is a run of the model checker.
 type model struct {
 	Began     time.Time `json:"began"`
@@ -91,7 +103,7 @@ type mutant struct {
 
 // read reads what is in a directory. A file that no part of the page shows is an error: results are not left out silently.
 func read(dir string) (r results, err error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	files, err := filepath.Glob(filepath.Join(dir, "*.json*"))
 	for _, file := range files {
 		switch name := filepath.Base(file); {
 		case strings.HasPrefix(name, "chaos-"):
@@ -100,12 +112,14 @@ func read(dir string) (r results, err error) {
 				err = one.check()
 			}
 			r.chaos = append(r.chaos, one)
+		case name == "schedules.jsonl":
+			r.schedules, err = lines[schedules](file)
 		case name == "model.json":
 			err = parse(file, &r.model)
 		case name == "mutants.json":
 			err = parse(file, &r.mutants)
 		default:
-			err = fmt.Errorf("no part of the page shows it: want chaos-*.json, model.json or mutants.json")
+			err = fmt.Errorf("no part of the page shows it: want chaos-*.json, schedules.jsonl, model.json or mutants.json")
 		}
 		if err != nil {
 			return results{}, fmt.Errorf("%s: %w", file, err)
@@ -121,6 +135,17 @@ func parse(file string, into any) error {
 		return err
 	}
 	return json.Unmarshal(text, into)
+}
+
+// lines reads a file that has a value in each line.
+func lines[T any](file string) (all []T, err error) {
+	text, err := os.ReadFile(file)
+	for line := range strings.Lines(string(text)) {
+		var one T
+		err = errors.Join(err, json.Unmarshal([]byte(line), &one))
+		all = append(all, one)
+	}
+	return all, err
 }
 
 // cell is the name of a backend and the shape of its service.

@@ -32,6 +32,12 @@ const recoveriesHead = `## Recovery
 From the fault to the next caller inside.
 `
 
+const schedulesHead = `## Schedules
+
+Several processes and a lock service in one, in simulated time: who runs when, what is lost, late or sent twice, and who dies, is drawn from a seed.
+One schedule has a few seconds to minutes of lock traffic. ` + "`make schedules`" + ` plays new ones, and these have held:
+`
+
 const teethHead = `## Teeth
 
 A test that cannot fail proves nothing. So the code is broken on purpose, and a test has to notice.
