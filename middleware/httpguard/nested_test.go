@@ -43,7 +43,7 @@ func TestOuterLockEndsWhileTheInnerIsWaitedFor(t *testing.T) {
 			s := serve(t, outer, byPath, guarded(inner, never(t)).ServeHTTP, httpguard.WithCallOptions(test.opts...))
 			var all sync.WaitGroup
 			all.Go(func() {
-				for inner.Stats().Total.Waiting == 0 {
+				for end := time.Now().Add(10 * time.Second); inner.Stats().Total.Waiting == 0 && time.Now().Before(end); {
 					time.Sleep(time.Millisecond)
 				}
 				test.end(outer, faults)
