@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"net/url"
-	"slices"
 	"strings"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -63,12 +61,6 @@ func New(config *rest.Config, namespace string) (*Backend, error) {
 	return &Backend{register.New("kubelock", s), s}, nil
 }
 
-const (
-	scheme     = "kubernetes"
-	kubeconfig = "kubeconfig"
-	context_   = "context"
-)
-
 // Open returns a Backend in the namespace that a URL names:
 //
 //	kubernetes://namespace[?context=...][&kubeconfig=...]
@@ -77,23 +69,23 @@ const (
 // of KUBECONFIG, or ~/.kube/config, and in it that context, or the current one. All processes give the same namespace of the same cluster.
 func Open(rawURL string) (*Backend, error) {
 	u, err := openurl.Parse(rawURL)
-	if err != nil || u.Scheme != scheme || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" {
+	if err != nil || u.Scheme != "kubernetes" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" {
 		return nil, errors.New("kubelock: not the URL of a namespace: want kubernetes://namespace")
 	}
 	q, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
 		return nil, fmt.Errorf("kubelock: %w", err)
 	}
-	for _, option := range slices.Sorted(maps.Keys(q)) {
-		if option != kubeconfig && option != context_ || q.Get(option) == "" {
+	for option := range q {
+		if option != "context" && option != "kubeconfig" || q.Get(option) == "" {
 			return nil, fmt.Errorf("kubelock: the parameter %q is unknown or empty: want context and kubeconfig", option)
 		}
 	}
 	config, err := rest.InClusterConfig()
 	if len(q) > 0 || errors.Is(err, rest.ErrNotInCluster) {
 		rules := clientcmd.NewDefaultClientConfigLoadingRules()
-		rules.ExplicitPath = q.Get(kubeconfig)
-		config, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: q.Get(context_)}).ClientConfig()
+		rules.ExplicitPath = q.Get("kubeconfig")
+		config, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: q.Get("context")}).ClientConfig()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("kubelock: %w", err)

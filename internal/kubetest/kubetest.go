@@ -309,7 +309,8 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	end := s.end
 	s.mu.Unlock()
-	from, _ := strconv.ParseInt(r.URL.Query().Get("resourceVersion"), 10, 64)
+	q := r.URL.Query()
+	from, _ := strconv.ParseInt(q.Get("resourceVersion"), 10, 64)
 	w.Header().Set("Content-Type", "application/json")
 	for out := json.NewEncoder(w); ; {
 		var send []event
@@ -320,11 +321,15 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 			send, end = []event{{Type: "ERROR", Object: gone}}, make(chan struct{})
 			close(end)
 		}
-		for _, e := range s.events {
-			if e.revision > from && "metadata.name="+e.name == r.URL.Query().Get("fieldSelector") {
+		for _, e := range slices.Backward(s.events) {
+			if e.revision <= from {
+				break
+			}
+			if "metadata.name="+e.name == q.Get("fieldSelector") {
 				send = append(send, e)
 			}
 		}
+		slices.Reverse(send)
 		from = max(from, s.revision)
 		s.mu.Unlock()
 		for _, e := range send {
