@@ -30,8 +30,11 @@ func open(t locktest.TB, s *kubetest.Server, addr string) *Backend {
 	return b
 }
 
+// suiteTTL leaves a machine with much load time for TLS and HTTP/2 on both sides, which are both here.
+const suiteTTL = 3 * locktest.DefaultTTL
+
 func TestConformance(t *testing.T) {
-	locktest.Run(t, locktest.Fixture{Open: func(t locktest.TB) locktest.Service {
+	locktest.Run(t, locktest.Fixture{TTL: suiteTTL, Open: func(t locktest.TB) locktest.Service {
 		s := kubetest.Start(t)
 		proxy := testproc.NewProxy(t, s.Addr)
 		direct := open(t, s, s.Addr)
