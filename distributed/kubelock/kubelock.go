@@ -1,6 +1,7 @@
 package kubelock
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -11,7 +12,6 @@ import (
 	"net"
 	"net/http"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -44,27 +44,33 @@ const Format = register.Format
 // Ping implements distributed.Backend. Until it has succeeded once, it tries each right that locks need, and names all that are missing.
 func (b *Backend) Ping(ctx context.Context) error {
 	s, key, none := b.store, rand.Text(), register.Version("1/none")
-	lock := b.Backend.Ping(ctx)
-	if s.allowed.Load() || lock != nil && !errors.Is(lock, distributed.ErrRefused) {
-		return lock
+	err := b.Backend.Ping(ctx)
+	if s.allowed.Load() || err != nil && !errors.Is(err, distributed.ErrRefused) {
+		return err
 	}
-	watching, cancel := context.WithCancel(ctx)
-	defer cancel()
-	watch := s.Watch(watching, key, func(register.Document) { cancel() })
-	if watching.Err() != nil {
-		watch = nil
-	}
+	created, create := s.Put(ctx, key, nil, "", 0)
 	_, get := s.Get(ctx, key)
 	_, _, list := s.List(ctx, key, "", 1)
-	_, update := s.Put(ctx, key, nil, none, 0)
-	missing := slices.DeleteFunc([]error{lock, get, list, watch, update, s.Delete(ctx, key, none)}, func(err error) bool {
-		return err == nil || errors.Is(err, register.ErrConflict) // it is allowed, and the Lease is absent
-	})
-	if s.allowed.Store(len(missing) == 0); len(missing) > 0 {
-		return distributed.Unavailable("", errors.Join(missing...))
+	watches, watch := s.begin(ctx, key, "")
+	if watch == nil {
+		watches.Stop()
 	}
-	return nil
+	updated, update := s.Put(ctx, key, nil, cmp.Or(created, none), 0)
+	var missing []string
+	for i, each := range []error{create, get, list, watch, update, s.Delete(ctx, key, cmp.Or(updated, created, none))} {
+		if each != nil && !errors.Is(each, register.ErrConflict) { // else it is allowed, and the Lease is absent
+			missing, err = append(missing, verbs[i]), cmp.Or(err, each)
+		}
+	}
+	if s.allowed.Store(err == nil); apierrors.IsForbidden(err) {
+		err = keyless.Errorf("%w; want a Role with the verbs %s on leases of coordination.k8s.io, of which are missing: %s", err,
+			strings.Join(verbs, ", "), strings.Join(missing, ", "))
+	}
+	return err
 }
+
+// verbs are what Ping tries, in this order.
+var verbs = []string{"create", "get", "list", "watch", "update", "delete"}
 
 // Close implements distributed.Backend.
 func (b *Backend) Close() error {
@@ -207,14 +213,13 @@ func (s *store) Watch(ctx context.Context, key string, changed func(register.Doc
 	ctx, cancel := context.WithTimeout(ctx, watchTime)
 	defer cancel()
 	var found coordinationv1.LeaseList
-	options := metav1.ListOptions{FieldSelector: metav1.ObjectNameField + "=" + name(key)}
+	options := of(key)
 	if err := s.exchange(ctx, s.request(http.MethodGet).VersionedParams(&options, parameters), &found); err != nil {
 		return err
 	}
-	options.Watch, options.ResourceVersion = true, found.ResourceVersion
-	events, err := s.request(http.MethodGet).VersionedParams(&options, parameters).Watch(ctx)
+	events, err := s.begin(ctx, key, found.ResourceVersion)
 	if err != nil {
-		return failed(err)
+		return err
 	}
 	defer events.Stop()
 	changed(document(&append(found.Items, coordinationv1.Lease{})[0]))
@@ -229,6 +234,21 @@ func (s *store) Watch(ctx context.Context, key string, changed func(register.Doc
 		}
 	}
 	return distributed.Unavailable("kubelock", keyless.Errorf("the watch has ended"))
+}
+
+// begin begins a watch of what comes after a version.
+func (s *store) begin(ctx context.Context, key, after string) (watch.Interface, error) {
+	options := of(key)
+	options.Watch, options.ResourceVersion = true, after
+	events, err := s.request(http.MethodGet).VersionedParams(&options, parameters).Watch(ctx)
+	if err != nil {
+		return nil, failed(err)
+	}
+	return events, nil
+}
+
+func of(key string) metav1.ListOptions {
+	return metav1.ListOptions{FieldSelector: metav1.ObjectNameField + "=" + name(key)}
 }
 
 // List implements register.Lister. The cursor is the server's.
@@ -301,8 +321,6 @@ func failed(err error) error {
 		return distributed.Unavailable("kubelock", err)
 	case code == http.StatusTooManyRequests:
 		return distributed.Unavailable("kubelock", err, distributed.ErrRefused, register.ErrBusy)
-	case code == http.StatusForbidden:
-		err = keyless.Errorf("%w: want a Role with the verbs create, get, update, delete, list and watch on leases of coordination.k8s.io", err)
 	case code == http.StatusNotFound:
 		err = keyless.Errorf("%w: want a namespace that exists, and Kubernetes 1.14 or later", err)
 	}

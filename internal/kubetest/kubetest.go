@@ -35,7 +35,7 @@ const (
 
 // Fault is what happens to a request.
 type Fault struct {
-	Status int           // it is answered with this, and nothing is done. 0: it is carried out
+	Status int           // it is answered with this, and nothing is done. 404: as by a server that has no Leases. 0: it is carried out
 	Delay  time.Duration // passes before the answer
 	Lose   bool          // the answer is lost: the stream breaks instead
 }
@@ -82,7 +82,7 @@ type Server struct {
 	forgot   int64         // events up to this revision are compacted
 	news     chan struct{} // closed, and made anew, when there is an event
 	end      chan struct{} // closed, and made anew, when all watches end
-	token    string
+	tokens   []string      // the latest is the last
 	allowed  []string
 	fault    func(verb string) Fault
 }
@@ -91,7 +91,7 @@ type Server struct {
 func Start(t testproc.TB) *Server {
 	t.Helper()
 	s := &Server{
-		dir: testproc.TempDir(t, "kubetest"), revision: 1, leases: map[string]Lease{}, news: make(chan struct{}), end: make(chan struct{}), token: rand.Text(),
+		dir: testproc.TempDir(t, "kubetest"), revision: 1, leases: map[string]Lease{}, news: make(chan struct{}), end: make(chan struct{}), tokens: []string{rand.Text()},
 		allowed: Verbs, fault: func(string) Fault { return Fault{} },
 	}
 	s.http = httptest.NewUnstartedServer(s)
@@ -112,19 +112,18 @@ func (s *Server) Kubeconfig(t testproc.TB, addr string) string {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	tokenFile := filepath.Join(s.dir, "token")
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.http.Certificate().Raw})
 	type named = map[string]any
 	text, _ := json.Marshal(named{
 		"apiVersion": "v1", "kind": "Config", "current-context": "test",
 		"clusters": []named{{"name": "test", "cluster": named{"server": "https://" + addr, "certificate-authority-data": authority}}},
-		"users":    []named{{"name": "test", "user": named{"tokenFile": tokenFile}}, {"name": "stranger", "user": named{"token": "unknown"}}},
+		"users":    []named{{"name": "test", "user": named{"tokenFile": s.tokenFile()}}, {"name": "stranger", "user": named{"token": "unknown"}}},
 		"contexts": []named{
 			{"name": "test", "context": named{"cluster": "test", "user": "test"}}, {"name": "stranger", "context": named{"cluster": "test", "user": "stranger"}},
 		},
 	})
 	path := filepath.Join(s.dir, rand.Text())
-	if err := cmp.Or(os.WriteFile(tokenFile, []byte(s.token), 0o600), os.WriteFile(path, text, 0o600)); err != nil {
+	if err := cmp.Or(os.WriteFile(s.tokenFile(), []byte(s.tokens[len(s.tokens)-1]), 0o600), os.WriteFile(path, text, 0o600)); err != nil {
 		t.Fatalf("%v", err)
 	}
 	return path
@@ -138,6 +137,16 @@ func (s *Server) Faults(f func(verb string) Fault) { s.set(func() { s.fault = f 
 
 // EndWatches ends all watches.
 func (s *Server) EndWatches() { s.set(func() { close(s.end); s.end = make(chan struct{}) }) }
+
+// Rotate makes another token, which is in the file of the kubeconfigs from now on. Of those before it the server still knows the last.
+func (s *Server) Rotate() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tokens = append(s.tokens[len(s.tokens)-1:], rand.Text())
+	return os.WriteFile(s.tokenFile(), []byte(s.tokens[len(s.tokens)-1]), 0o600)
+}
+
+func (s *Server) tokenFile() string { return filepath.Join(s.dir, "token") }
 
 // Compact forgets all events: a watch cannot begin at an earlier version.
 func (s *Server) Compact() { s.set(func() { s.revision++; s.forgot, s.events = s.revision, nil }) }
@@ -207,16 +216,16 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	s.mu.Lock()
-	fault, token, allowed := s.fault, s.token, s.allowed
+	fault, tokens, allowed := s.fault, s.tokens, s.allowed
 	s.mu.Unlock()
 	f := fault(verb)
 	var code int
 	var answer any
 	switch message := fmt.Sprintf("User %q cannot %s resource %q in API group %q in the namespace %q", "test", verb, "leases", "coordination.k8s.io", namespace); {
-	case !known || verb == "":
+	case !known || verb == "" || f.Status == http.StatusNotFound:
 		http.NotFound(w, r)
 		return
-	case r.Header.Get("Authorization") != "Bearer "+token:
+	case !slices.Contains(tokens, strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")):
 		code, answer = status(http.StatusUnauthorized, "Unauthorized", "Unauthorized", "")
 	case !slices.Contains(allowed, verb):
 		code, answer = status(http.StatusForbidden, "Forbidden", "leases.coordination.k8s.io "+strconv.Quote(name)+" is forbidden: "+message, "leases")
