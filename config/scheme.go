@@ -16,7 +16,7 @@ var otherNames = map[string]string{"postgresql": "postgres"}
 
 // moduleSchemes are those of wllock's backends that are modules of their own, with the package that opens each.
 var moduleSchemes = map[string]string{
-	"etcd": "distributed/etcdlock", "etcds": "distributed/etcdlock", "nats": "distributed/natslock", "natss": "distributed/natslock", "zk": "distributed/zklock", "zks": "distributed/zklock",
+	"etcd": "distributed/etcdlock", "etcds": "distributed/etcdlock", "kubernetes": "distributed/kubelock", "nats": "distributed/natslock", "natss": "distributed/natslock", "zk": "distributed/zklock", "zks": "distributed/zklock",
 	"postgres": "distributed/sqllock/postgres", "postgresql": "distributed/sqllock/postgres",
 	"mysql": "distributed/sqllock/mysql", "sqlite": "distributed/sqllock/sqlite",
 	"memcached": "distributed/memcachelock", "memcacheds": "distributed/memcachelock",

@@ -82,6 +82,7 @@ const (
 	redisClient     = "github.com/redis/go-redis/v9"
 	etcdClient      = "go.etcd.io/etcd/client/v3"
 	natsClient      = "github.com/nats-io/nats.go"
+	kubeClient      = "k8s.io/client-go"
 	postgresClient  = "github.com/jackc/pgx/v5"
 	mysqlClient     = "github.com/go-sql-driver/mysql"
 	sqlite          = "modernc.org/sqlite"
@@ -105,6 +106,7 @@ var outsides = map[string]outside{
 	"distributed/zklock":           {imports: []string{zookeeperClient}},
 	"distributed/memcachelock":     {imports: []string{memcachedClient}},
 	"distributed/etcdlock":         {imports: []string{"go.etcd.io/etcd/api/v3", etcdClient, "google.golang.org/grpc", "go.uber.org/zap"}},
+	"distributed/kubelock":         {imports: []string{kubeClient, "k8s.io/api/coordination/v1", "k8s.io/apimachinery"}},
 	"distributed/natslock":         {imports: []string{natsClient}},
 	"distributed/sqllock":          {},
 	"distributed/sqllock/postgres": {imports: []string{postgresClient}},

@@ -16,6 +16,7 @@ import (
 	"github.com/wllock/wllock/config"
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/etcdlock"
+	"github.com/wllock/wllock/distributed/kubelock"
 	"github.com/wllock/wllock/distributed/memcachelock"
 	"github.com/wllock/wllock/distributed/natslock"
 	"github.com/wllock/wllock/distributed/sqllock/mysql"
@@ -57,7 +58,8 @@ func (a *app) settings(c *cli.Command, system string) (config.Config, error) {
 
 // withOpeners adds the backends that are modules of their own.
 func withOpeners(c config.Config) config.Config {
-	c = c.WithOpener("postgres", postgres.Opener()).WithOpener("mysql", mysql.Opener()).WithOpener("sqlite", sqlite.Opener())
+	c = c.WithOpener("postgres", postgres.Opener()).WithOpener("mysql", mysql.Opener()).WithOpener("sqlite", sqlite.Opener()).
+		WithOpener("kubernetes", kubelock.Opener())
 	for _, secure := range []string{"", "s"} {
 		c = c.WithOpener("etcd"+secure, etcdlock.Opener()).WithOpener("zk"+secure, zklock.Opener()).WithOpener("nats"+secure, natslock.Opener()).
 			WithOpener("memcached"+secure, openurl.Opener(memcachelock.Open, nil))

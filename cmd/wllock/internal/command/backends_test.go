@@ -26,6 +26,10 @@ var backends = map[string]func(*testing.T) string{
 		return "redlock://" + redistest.Start(t).Addr + "," + redistest.Start(t).Addr + "," + redistest.Start(t).Addr + "?fences=quorum"
 	},
 	"zk":       func(t *testing.T) string { return "zk://" + zktest.Start(t).Addr + "/locks" },
+	"kubernetes": func(t *testing.T) string {
+		_, url := kubernetesServer(t)
+		return url
+	},
 	"nats":     func(t *testing.T) string { return natsServer(t, true) },
 	"etcd":     func(t *testing.T) string { return "etcd://" + etcdtest.Start(t).Addr },
 	"postgres": func(t *testing.T) string { return dbtest.SharedPostgres(t).URL() },

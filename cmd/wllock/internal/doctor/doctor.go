@@ -163,6 +163,8 @@ func serverOf(scheme string) func(context.Context, *patient) {
 		return natsServers
 	case "memcached", "memcacheds":
 		return memcached
+	case "kubernetes":
+		return kubernetes
 	}
 	return redisServers
 }

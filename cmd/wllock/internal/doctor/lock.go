@@ -14,6 +14,7 @@ import (
 	"github.com/wllock/wllock/config"
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/etcdlock"
+	"github.com/wllock/wllock/distributed/kubelock"
 	"github.com/wllock/wllock/distributed/memcachelock"
 	"github.com/wllock/wllock/distributed/natslock"
 	"github.com/wllock/wllock/distributed/redislock"
@@ -122,6 +123,8 @@ func (p *patient) opening(err error) Finding {
 		f.Mend = "tls_ca, tls_cert, tls_key and tls_server_name in WLLOCK_BACKEND, or WLLOCK_TLS_CA and so on: docs/settings.md"
 	case strings.Contains(text, "replicas have acknowledged"):
 		f.Mend = "start more replicas, mend their connections, or set WLLOCK_REDIS_REPLICA_ACKS lower"
+	case strings.Contains(text, "want a Role"):
+		f.Mend = "kubectl apply the Role of docs/backends.md in that namespace, and a RoleBinding to that user"
 	case isAway(err):
 		f.Mend = "start the server, or correct host and port of WLLOCK_BACKEND"
 	case isSilent(err):
@@ -166,6 +169,8 @@ func (p *patient) formats() {
 		format = etcdlock.Format
 	case "nats", "natss":
 		format = natslock.Format
+	case "kubernetes":
+		format = kubelock.Format
 	case "memcached", "memcacheds":
 		format = memcachelock.Format
 	case "redlock", "redlocks":
