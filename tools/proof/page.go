@@ -28,6 +28,7 @@ func page(top string) (string, error) {
 	w.claim()
 	w.runs(r.chaos)
 	w.recoveries(r.chaos)
+	w.model(r.model)
 	w.teeth(r)
 	w.defects()
 	w.others()
