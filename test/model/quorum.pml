@@ -27,6 +27,12 @@
 #define QUORUM 2 /* rules.go quorum */
 #endif
 
+#define ENTERS 0
+#define BEATS 1
+#define YIELDED 2
+#define RENEWALS 3
+#define LEAVES 4
+
 #define AT(c, s) ((c) * S + (s))
 #define HAS(set, a) ((set >> (a)) & 1)
 #define ADD(set, a) set = set | (1 << (a))
@@ -58,7 +64,9 @@ byte asked[N];                                  /* how many rounds so far */
 byte kept[N], gone[N];                          /* how many have said "held" to a renewal, and how many have not the vote any more */
 
 /* The network: copies of questions, by request, and votes that were published: of which request, after which question, and the server's age. */
-byte lateEnter[N * S], lateBeat[N * S], lateYield[N * S], lateRenew[N * S], lateLeave[N * S];
+#define LATE(what, c, s) copies[(what) * N * S + AT(c, s)] /* a set of requests */
+#define ANY_LATE(what) (LATE(what, c, 0) || LATE(what, c, 1) || LATE(what, c, 2))
+byte copies[5 * N * S];
 chan notice[N * S] = [1] of { byte, byte, byte };
 
 bit oneHolder = 1; /* asserted: never do two instances believe that they hold the lock */
@@ -176,11 +184,11 @@ inline park(c) {
 		if
 		:: HAS(pending[c], i) ->
 			if
-			:: round[c] == ENTER -> ADD(lateEnter[AT(c, i)], bid[c])
-			:: round[c] == BEAT -> ADD(lateBeat[AT(c, i)], bid[c])
-			:: round[c] == RENEW -> ADD(lateRenew[AT(c, i)], bid[c])
+			:: round[c] == ENTER -> ADD(LATE(ENTERS, c, i), bid[c])
+			:: round[c] == BEAT -> ADD(LATE(BEATS, c, i), bid[c])
+			:: round[c] == RENEW -> ADD(LATE(RENEWALS, c, i), bid[c])
 			:: round[c] == YIELD ->
-				ADD(lateYield[AT(c, i)], bid[c]);
+				ADD(LATE(YIELDED, c, i), bid[c]);
 #ifndef MISTAKE_AN_UNANSWERED_YIELD_IS_FORGOTTEN
 				ADD(isVoid[c], i)
 #endif
@@ -201,7 +209,7 @@ inline finish(c) {
 	park(c);
 	do
 	:: i < S ->
-		ADD(lateLeave[AT(c, i)], bid[c]);
+		ADD(LATE(LEAVES, c, i), bid[c]);
 		counts[AT(c, i)] = 0; wouldCount[AT(c, i)] = 0; answered[AT(c, i)] = 0; toldAge[AT(c, i)] = 0;
 		i++
 	:: else -> break
@@ -255,15 +263,15 @@ inline one(set) {
 	fi
 }
 
-/* late takes any copy out of these sets. */
-inline late(sets) {
+/* late takes any copy of such a question. */
+inline late(what) {
 	if
-	:: sets[AT(c, 0)] -> s = 0
-	:: sets[AT(c, 1)] -> s = 1
-	:: sets[AT(c, 2)] -> s = 2
+	:: LATE(what, c, 0) -> s = 0
+	:: LATE(what, c, 1) -> s = 1
+	:: LATE(what, c, 2) -> s = 2
 	fi;
-	b = (HAS(sets[AT(c, s)], 1) -> 1 : 2);
-	CUT(sets[AT(c, s)], b)
+	b = (HAS(LATE(what, c, s), 1) -> 1 : 2);
+	CUT(LATE(what, c, s), b)
 }
 
 active [N] proctype instance() {
@@ -335,11 +343,11 @@ active [N] proctype instance() {
 		fi;
 		s = 0; word = 0 } }
 	/* Copies that nobody waits for */
-	:: atomic { lateEnter[AT(c, 0)] || lateEnter[AT(c, 1)] || lateEnter[AT(c, 2)] -> late(lateEnter); d_step { askFor(c, b, s, 0); s = 0; b = 0 } }
-	:: atomic { lateBeat[AT(c, 0)] || lateBeat[AT(c, 1)] || lateBeat[AT(c, 2)] -> late(lateBeat); d_step { askFor(c, b, s, 0); s = 0; b = 0 } }
-	:: atomic { lateYield[AT(c, 0)] || lateYield[AT(c, 1)] || lateYield[AT(c, 2)] -> late(lateYield); d_step { give(c, b, s, 0); s = 0; b = 0 } }
-	:: atomic { lateRenew[AT(c, 0)] || lateRenew[AT(c, 1)] || lateRenew[AT(c, 2)] -> late(lateRenew); d_step { renew(c, b, s, 0, word); s = 0; b = 0; word = 0 } }
-	:: atomic { lateLeave[AT(c, 0)] || lateLeave[AT(c, 1)] || lateLeave[AT(c, 2)] -> late(lateLeave); d_step { leave(c, b, s); s = 0; b = 0 } }
+	:: atomic { ANY_LATE(ENTERS) -> late(ENTERS); d_step { askFor(c, b, s, 0); s = 0; b = 0 } }
+	:: atomic { ANY_LATE(BEATS) -> late(BEATS); d_step { askFor(c, b, s, 0); s = 0; b = 0 } }
+	:: atomic { ANY_LATE(YIELDED) -> late(YIELDED); d_step { give(c, b, s, 0); s = 0; b = 0 } }
+	:: atomic { ANY_LATE(RENEWALS) -> late(RENEWALS); d_step { renew(c, b, s, 0, word); s = 0; b = 0; word = 0 } }
+	:: atomic { ANY_LATE(LEAVES) -> late(LEAVES); d_step { leave(c, b, s); s = 0; b = 0 } }
 	/* A vote that was published: waiting.go noticed, rules.go vote.noticed */
 	:: atomic { nempty(notice[AT(c, 0)]) || nempty(notice[AT(c, 1)]) || nempty(notice[AT(c, 2)]) ->
 		if
@@ -350,7 +358,7 @@ active [N] proctype instance() {
 		d_step {
 		notice[AT(c, s)]?b, no, word;
 		if
-		:: b != bid[c] || st[c] == IDLE -> ADD(lateLeave[AT(c, s)], b)    /* nobody waits for it */
+		:: b != bid[c] || st[c] == IDLE -> ADD(LATE(LEAVES, c, s), b)    /* nobody waits for it */
 		:: else ->
 			if
 #ifndef MISTAKE_ANY_NOTICE_IS_BELIEVED
