@@ -16,14 +16,20 @@
 #define N 2 /* instances */
 #endif
 #ifndef K
-#define K 2 /* requests of each */
+#define K 2 /* requests of the first */
+#endif
+#ifndef OTHERS
+#define OTHERS K /* requests of each of the others */
 #endif
 #ifndef W
 #define W 1 /* ticks of a claim window (rule R5) */
 #endif
 #define T (2*W)         /* ticks of a lease that was claimed */
-#define M 2             /* messages on their way to an instance */
+#ifndef M
+#define M 1 /* messages on their way to an instance */
+#endif
 #define NOBODY N
+#define MOST(c) (c == 0 -> K : OTHERS)
 
 #define HAS(set, a) ((set >> (a)) & 1)
 #define ADD(set, a) set = set | (1 << (a))
@@ -63,6 +69,7 @@ chan message[N] = [M] of { byte, byte }; /* grants that were published: request 
 bit oneHolder = 1;      /* never do two instances believe that they hold the lock */
 bit fencesGrow = 1;     /* each holder's fence is larger than all before it */
 bit releasedStays = 1;  /* a request whose release was answered is granted nothing any more */
+bit inOrder = 1;        /* the lock goes to the first who waits, if any does */
 bit deadClaimEnds = 1;  /* a grant that nobody has read costs others a window, and a claimed one T */
 
 byte released[N];       /* those requests */
@@ -79,7 +86,7 @@ hidden byte i, head, p, ours, again; /* of one step */
    heartbeats, and leases their renewals. Nobody holds for longer than two ticks. */
 #define LIVES 1
 #define BEATEN(c) kept[c]
-#define DUE(c) (ask[c] != NONE || st[c] != DEAD && nempty(message[c]) || st[c] == UNREAD || st[c] == LEAVING || st[c] == WAITING && !kept[c] || \
+#define DUE(c) (ask[c] != NONE || st[c] != DEAD && len(message[c]) > 0 || st[c] == UNREAD || st[c] == LEAVING || st[c] == WAITING && !kept[c] || \
 	st[c] == HELD && (left[c] < T || kept[c] >= 2))
 #else
 #define LIVES 0
@@ -93,6 +100,8 @@ hidden byte i, head, p, ours, again; /* of one step */
 inline setOwner(c, a) {
 	releasedStays = !HAS(released[c], a);
 	assert(releasedStays);
+	inOrder = queued == 0 || queue[0] == c;
+	assert(inOrder);
 	owner = c; ownerAtt = a;
 #ifdef MISTAKE_GRANT_LASTS_T
 	ttl = T;
@@ -384,6 +393,15 @@ inline hold(c) {
 	fi
 }
 
+/* removed: the enter is answered, so the lease before it is released (Prev.Settle in lease.go). */
+inline removed(c) {
+	p = prevOf[c * (K + 1) + att[c]];
+	if
+	:: p > 0 -> ADD(released[c], p)
+	:: else
+	fi
+}
+
 inline drop(c) { send(c, LEAVE); st[c] = LEAVING; left[c] = 0; fence[c] = 0; since[c] = 0; early[c] = 0; tried[c] = 0 }
 
 #define GOT(c, what, said) (ask[c] == what && answer[c] == said)
@@ -398,14 +416,16 @@ active [N] proctype instance() {
 		att[c] = 0; done[c] = 0; sole[c] = 0; released[c] = 0 }
 #endif
 	/* Enter */
-	:: d_step { st[c] == IDLE && att[c] < K -> begin(c, 0) }
+	:: d_step { st[c] == IDLE && att[c] < MOST(c) -> begin(c, 0) }
 #ifdef PREV
-	:: d_step { (st[c] == HELD || st[c] == LEAVING) && att[c] < K -> begin(c, att[c]) } /* adopt (lease.go); a release may be under way (Settings.Twice) */
+	:: d_step { (st[c] == HELD || st[c] == LEAVING) && att[c] < MOST(c) -> begin(c, att[c]) } /* adopt (lease.go); a release may be under way (Settings.Twice) */
 #endif
 	:: d_step { st[c] == ASKING && GOT(c, ENTER, LEASE) ->                    /* claim.go Enter, attempt.go entered */
+		removed(c);
 		sole[c] = !tried[c] && (prevOf[c * (K + 1) + att[c]] == 0 || sole[c]);
 		deliver(c, answerFence[c], age[c]); settle(c); hold(c) }
 	:: d_step { st[c] == ASKING && GOT(c, ENTER, PLACE) ->
+		removed(c);
 		sole[c] = !tried[c] && (prevOf[c * (K + 1) + att[c]] == 0 || sole[c]);
 		if
 		:: early[c] > 0 && since[c] < W -> deliver(c, early[c], since[c])
@@ -459,7 +479,7 @@ active [N] proctype instance() {
 			:: else -> park(c); deliver(c, f, since[c])
 #endif
 			fi
-		:: a != att[c] || st[c] == IDLE -> ADD(lateLeave[c], a)           /* giveBack: nobody waits for it any more */
+		:: (a != att[c] || st[c] == IDLE) && done[c] < a -> ADD(lateLeave[c], a) /* giveBack: nobody waits for it. One that has ended needs none */
 		:: else
 		fi;
 		a = 0; f = 0 }
@@ -508,15 +528,17 @@ active [N] proctype instance() {
 
 /*** Time ***/
 
+#if N > 2
+#define ANY_DUE (DUE(0) || DUE(1) || DUE(2))
+#else
+#define ANY_DUE (DUE(0) || DUE(1))
+#endif
+
 active proctype clock() {
 	byte c;
 	do
 	:: d_step {
-		!DUE(0) && !DUE(1)
-#if N > 2
-		&& !DUE(2)
-#endif
-		->
+		!ANY_DUE ->
 		c = 0;
 		do
 		:: c < N ->

@@ -184,9 +184,13 @@ inline park(c) {
 		if
 		:: HAS(pending[c], i) ->
 			if
+#ifdef COPIES
 			:: round[c] == ENTER -> ADD(LATE(ENTERS, c, i), bid[c])
 			:: round[c] == BEAT -> ADD(LATE(BEATS, c, i), bid[c])
 			:: round[c] == RENEW -> ADD(LATE(RENEWALS, c, i), bid[c])
+#else
+			:: round[c] != YIELD -> skip                               /* they are lost */
+#endif
 			:: round[c] == YIELD ->
 				ADD(LATE(YIELDED, c, i), bid[c]);
 #ifndef MISTAKE_AN_UNANSWERED_YIELD_IS_FORGOTTEN
