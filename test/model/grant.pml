@@ -70,6 +70,7 @@ bit oneHolder = 1;      /* never do two instances believe that they hold the loc
 bit fencesGrow = 1;     /* each holder's fence is larger than all before it */
 bit releasedStays = 1;  /* a request whose release was answered is granted nothing any more */
 bit inOrder = 1;        /* the lock goes to the first who waits, if any does */
+bit placesStay = 1;     /* LIVE: no instance that lives loses its place */
 bit deadClaimEnds = 1;  /* a grant that nobody has read costs others a window, and a claimed one T */
 
 byte released[N];       /* those requests */
@@ -453,7 +454,12 @@ active [N] proctype instance() {
 		fi;
 		f = 0 }
 	:: d_step { st[c] == WAITING && GOT(c, BEAT, PLACE) -> since[c] = age[c]; settle(c) }
-	:: d_step { st[c] == WAITING && GOT(c, BEAT, GONE) -> over(c) }           /* the caller is told, and asks anew */
+	:: d_step { st[c] == WAITING && GOT(c, BEAT, GONE) ->                     /* the caller is told, and asks anew */
+#ifdef LIVE
+		placesStay = 0;
+		assert(placesStay);
+#endif
+		over(c) }
 #ifdef LATE
 	:: d_step { (ask[c] == BEAT || ask[c] == RENEW) && st[c] != CLAIMING -> park(c) }
 #else

@@ -51,10 +51,10 @@ var instances = []instance{
 
 var mistakes = []mistake{
 	{Name: "COUNTS_FROM_THE_ANSWER", Rule: "K4: a lease counts from the sending of the question", Where: "distributed/driver/lease.go", In: two, By: oneHolder},
-	{Name: "RENEWAL_COUNTS_FROM_THE_ANSWER", Rule: "K4: a renewal counts from its sending", Where: "distributed/driver/renew.go", In: two, By: oneHolder},
-	{Name: "PUSHED_COUNTS_FROM_NOW", Rule: "C4: a pushed grant counts from the last question that was answered with a place", Where: "distributed/driver/attempt.go", In: two, By: oneHolder},
+	{Name: "RENEWAL_COUNTS_FROM_THE_ANSWER", Rule: "K4: a renewal counts from its sending", Where: "distributed/driver/renew.go", In: ticks, By: oneHolder},
+	{Name: "PUSHED_COUNTS_FROM_NOW", Rule: "C4: a pushed grant counts from the last question that was answered with a place", Where: "distributed/driver/attempt.go", In: ticks, By: oneHolder},
 	{Name: "AN_EXPIRED_GRANT_IS_USED", Rule: "K2: who takes a lease looks at the clock", Where: "distributed/keepalive", In: two, By: oneHolder},
-	{Name: "RENEW_COMPARES_NOTHING", Rule: "R2: a renewal compares the token", Where: "distributed/redislock/lua/renew.lua", In: two, By: oneHolder},
+	{Name: "RENEW_COMPARES_NOTHING", Rule: "R2: a renewal compares the token", Where: "distributed/redislock/lua/renew.lua", In: two, By: deadClaimEnds},
 	{Name: "GRANT_LASTS_T", Rule: "R5: a grant starts with the claim window", Where: "distributed/redislock/lua/queue.lua", In: two, By: deadClaimEnds},
 	{Name: "UNREAD_IS_RENEWED", Rule: "C4: a grant that is not read is not renewed", Where: "distributed/driver/lease.go", In: two, By: deadClaimEnds},
 	{Name: "FENCE_STAYS", Rule: "R9: the next fence is larger", Where: "distributed/redislock/lua/common.lua", In: two, By: fencesGrow},
@@ -67,7 +67,7 @@ var mistakes = []mistake{
 	{Name: "RELEASE_COMPARES_NOTHING", Rule: "R2: a release compares the token", Where: "distributed/redislock/lua/leave.lua", In: prev, By: oneHolder},
 	{Name: "ENTER_OVERTAKES", Rule: "R3: no enter overtakes who waits", Where: "distributed/redislock/lua/enter.lua", In: prev, By: inOrder},
 	{Name: "OLD_ENTER_IS_SERVED", Rule: "R1: an older request of an instance changes nothing", Where: "distributed/redislock/lua/enter.lua", In: prevTwice, By: releasedStays},
-	{Name: "BEAT_FINDS_NO_GRANT", Rule: "R7: a heartbeat finds a grant whose message was lost", Where: "distributed/redislock/lua/heartbeat.lua", In: liveFaults, By: served},
+	{Name: "BEAT_FINDS_NO_GRANT", Rule: "R7: a heartbeat finds a grant whose message was lost", Where: "distributed/redislock/lua/heartbeat.lua", In: liveFaults, By: placesStay},
 	{Name: "NOBODY_GRANTS_AFTER_EXPIRY", Rule: "R3: who finds the lock missing grants it to the head of the queue", Where: "distributed/redislock/lua/heartbeat.lua", In: liveFaults, By: served},
 	{Name: "ONE_VOTE_IS_ENOUGH", Rule: "a lease needs the votes of a majority", Where: "distributed/redlock/rules.go", In: votes, By: oneHolder},
 	{Name: "VOTES_COUNT_FROM_THE_ANSWER", Rule: "Q3: a vote counts from the sending of the question", Where: "distributed/redlock/rules.go", In: votes, By: oneHolder},
@@ -83,4 +83,5 @@ const (
 	releasedStays = "releasedStays"
 	deadClaimEnds = "deadClaimEnds"
 	inOrder       = "inOrder"
+	placesStay    = "placesStay"
 )

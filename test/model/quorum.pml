@@ -253,11 +253,6 @@ inline told(c, s) {
 #define COUNTS(c, s, d) (counts[AT(c, s)] >= (d) && !HAS(isVoid[c], s) && OLD_ENOUGH(c, s))
 #define MAJORITY(c, d) (COUNTS(c, 0, d) + COUNTS(c, 1, d) + COUNTS(c, 2, d) >= QUORUM)
 
-inline believe(c) {
-	oneHolder = left[c] == 0 || st[1 - c] != HELD || left[1 - c] == 0;
-	assert(oneHolder)
-}
-
 /* one sets s to any server of a set. */
 inline one(set) {
 	if
@@ -295,7 +290,8 @@ active [N] proctype instance() {
 		:: !MAJORITY(c, left[c]) -> left[c]--
 		:: else -> break
 		od;
-		believe(c) }
+		oneHolder = st[1 - c] != HELD;
+		assert(oneHolder) }
 	/* A heartbeat of a place: waiting.go beat */
 	:: d_step { st[c] == TRYING && asked[c] < R -> send(c, BEAT, 7) }
 #ifdef YIELDS
@@ -310,8 +306,7 @@ active [N] proctype instance() {
 	:: d_step { st[c] == HELD && asked[c] < R && round[c] == NONE -> send(c, RENEW, 7) }
 	:: d_step { st[c] == HELD && round[c] == RENEW && kept[c] >= QUORUM ->      /* rules.go held.judge, renew.go extended */
 		left[c] = (T > age[c] && T - age[c] > left[c] -> T - age[c] : left[c]);
-		park(c);
-		believe(c) }
+		park(c) }
 	:: d_step { st[c] == HELD && round[c] == RENEW && gone[c] > S - QUORUM -> finish(c) }
 	:: d_step { st[c] == HELD && round[c] == RENEW -> park(c) }                /* no majority in time */
 	/* A server carries out a question, and answers */
@@ -332,16 +327,8 @@ active [N] proctype instance() {
 		renew(c, bid[c], s, HAS(vacant[c], s), word);
 		CUT(vacant[c], s);
 		if
-#ifndef MISTAKE_YOUNG_SERVERS_RENEW
 		:: word == 1 && ageOf[s] < T -> skip                              /* held.count: it does not count yet (rule Q6) */
-		:: word == 1 && ageOf[s] == T ->
-#else
-		:: word == 1 ->
-#endif
-			kept[c] = kept[c] + !HAS(isVoid[c], s); gone[c] = gone[c] + HAS(isVoid[c], s)
-#ifdef MISTAKE_A_NEW_VOTE_COUNTS_AS_HELD
-		:: word == 2 -> kept[c]++
-#endif
+		:: word == 1 && ageOf[s] == T -> kept[c] = kept[c] + !HAS(isVoid[c], s); gone[c] = gone[c] + HAS(isVoid[c], s)
 		:: word == 3 -> ADD(vacant[c], s); gone[c]++
 		:: else -> gone[c]++
 		fi;
@@ -420,11 +407,7 @@ active proctype world() {
 			age[c] = (round[c] != NONE && age[c] < T -> age[c] + 1 : age[c]);
 			left[c] = (left[c] > 0 -> left[c] - 1 : 0);
 			if
-#ifndef MISTAKE_A_RENEWAL_REVIVES
 			:: st[c] == HELD && left[c] == 0 -> finish(c)              /* judge(over): a success that comes later does not count */
-#else
-			:: st[c] == HELD && left[c] == 0 && round[c] != RENEW -> finish(c)
-#endif
 			:: else
 			fi;
 			c++

@@ -53,6 +53,8 @@ What has to hold in each instance:
 - **fencesGrow:** the fence of each holder is larger than those of all before it.
 - **releasedStays:** a request whose release was answered is granted nothing any more.
 - **deadClaimEnds:** a grant that nobody has read costs others the claim window, and one that was claimed T.
+- **inOrder:** the lock goes to the first who waits, if any does.
+- **placesStay:** without faults, and if only messages are lost, no instance that lives loses its place.
 - **served:** who waits is served at last. It is asked without faults, or with few of them, of fair runs: whoever can go on for ever does at last.
 
 In each of these one rule of the code is left out of the model, and a property has to break:
