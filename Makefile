@@ -91,11 +91,11 @@ ports: ## builds for 386 and Windows, with MORE=1 for more, and tests of the cor
 		CGO_ENABLED=0 GOARCH=386 $(GO) test -short -vet=off $(TESTFLAGS) $$(tools/tested alone $(CORE))
 
 .PHONY: race
-race: compiler servers browser gotestsum ## go test -race; a test that needs a server fails without one
+race: compiler servers browser spin gotestsum ## go test -race; a test that needs a server fails without one
 	@CGO_ENABLED=1 $(TEST) -race $(PKG)
 
 .PHONY: test-long
-test-long: compiler servers browser gotestsum ## the long simulations and soak tests as well
+test-long: compiler servers browser spin gotestsum ## the long simulations and soak tests as well
 	@CGO_ENABLED=1 WLLOCK_LONG=1 $(GOTESTSUM) -- -vet=off -race -count=1 -timeout 2h $(PKG)
 	@WLLOCK_LONG=1 $(MAKE) unraced TESTFLAGS=-count=1
 
@@ -148,7 +148,7 @@ fuzz: ## run every fuzz target for FUZZTIME
 	done
 
 .PHONY: cover
-cover: compiler servers browser ## coverage over all packages: coverage.out, coverage.html
+cover: compiler servers browser spin ## coverage over all packages: coverage.out, coverage.html
 	@WLLOCK_REQUIRE_SERVERS=1 $(GO) test -coverpkg="$$(echo $(RACED) | tr ' ' ,)" -coverprofile=coverage.out $(PKG)
 	@$(GO) tool cover -html=coverage.out -o coverage.html
 	@$(GO) tool cover -func=coverage.out | tail -n 1
@@ -171,6 +171,14 @@ PLAYS ?= 10000
 .PHONY: schedules
 schedules: ## play random schedules in simulated time, and note in test/results how many held, ten minutes; PLAYS=100000
 	@tools/schedules $(PLAYS)
+
+MODEL ?= .# which instances and mistakes
+.PHONY: model spin
+model: compiler spin ## search the models of the protocols of Redis and Redlock whole, and find the mistakes in them: test/results, 12 minutes; MODEL='late|TRIED'
+	@WLLOCK_LONG=1 $(if $(filter-out .,$(MODEL)),WLLOCK_MODEL='$(MODEL)',WLLOCK_MODEL_RESULTS="$(CURDIR)/test/results/model.json") \
+		$(GO) test -count=1 -timeout 0 -parallel 2 -v -run '^TestModel$$' ./test/model
+spin:
+	@tools/need spin spin
 
 .PHONY: mutants
 mutants: servers ## break one line after the other, and say which test finds it, a quarter of an hour; MUTANTS='K4|^local/' breaks some

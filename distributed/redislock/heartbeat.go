@@ -102,11 +102,13 @@ func (b *Backend) heartbeatAnswered(a *attempt, c *conn.Call, sent time.Time) {
 		a.LookIn(max(pause, firstPause)) // at once if that one was waited for: a place outlives one that is lost
 		return
 	}
-	if s := b.stands(a, readStanding(c.Reply, sent), sent); s.Kind == driver.Refused {
+	s := b.stands(a, readStanding(c.Reply, sent), sent)
+	if s.Kind == driver.Refused {
 		a.Gone()
-	} else {
-		a.Stands(s)
+		return
 	}
+	s.Pushed = a.Wire.tried.Load() // a late one may be of a grant before: a claim would find the lock, but with a larger fence
+	a.Stands(s)
 }
 
 // next is when to send a heartbeat after one that was sent then. Over a slow network that is as soon as that one is answered.

@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -220,6 +221,37 @@ func TestTheCopyOfALostLeaseDoesNotStandInTheWay(t *testing.T) {
 	s.Do("DEL", "k")
 	release(t, u.lease("k", noWait, func(r *distributed.Request) { r.Prev = l }))
 	require.ErrorIs(t, l.Release(t.Context()), distributed.ErrLeaseLost)
+}
+
+// An enter that was sent twice may be carried out once more when the lock of its place has expired and others have had it. An answer to a heartbeat
+// that comes only then tells of the grant before, whose fence is smaller than theirs.
+func TestALateAnswerBringsNoOldFence(t *testing.T) { // rule R9
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	copied := lateEnter(b)
+	answered, arrives := make(chan struct{}), make(chan struct{})
+	var once atomic.Bool
+	aroundCalls(b, func(ctx context.Context, next conn.Transport, calls []*conn.Call) {
+		next.Do(ctx, calls...)
+		if calls[0].Script == heartbeatScript && strings.HasPrefix(calls[0].Reply, "lease") && once.CompareAndSwap(false, true) {
+			close(answered)
+			<-arrives
+		}
+	})
+	l := newUser(t, open(t, s.Addr)).lasting(time.Minute).lease("k")
+	p := newUser(t, b).place("k")
+	release(t, l)
+	<-answered
+	between := newUser(t, open(t, s.Addr)).get("k") // when that grant has expired
+	last := fence(t, between)
+	release(t, between)
+	late := copied()
+	b.s.tr.Do(t.Context(), late)
+	require.NoError(t, late.Err)
+	require.Equal(t, hasLease, readStanding(late.Reply, time.Now()).kind)
+	close(arrives)
+	require.Greater(t, fence(t, granted(t, p)), last)
 }
 
 // The server has no note of a lease that was overwritten as the prev of another and then released the short way. So that way is not taken

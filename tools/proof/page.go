@@ -29,6 +29,7 @@ func page(top string) (string, error) {
 	w.runs(r.chaos)
 	w.recoveries(r.chaos)
 	w.schedules(r.schedules)
+	w.model(r.model)
 	w.teeth(r)
 	w.defects()
 	w.others()

@@ -72,8 +72,10 @@ func TestResultsAreShown(t *testing.T) {
 		"chaos-redis-one-compares.json": aRun,
 		"schedules.jsonl": `{"package":"distributed/driver","plays":1000,"seed":18446744073709551615,"seconds":60,"commit":"abc","began":"2026-11-30T12:00:00Z"}
 {"package":"distributed/driver","plays":2000,"seed":1,"seconds":61,"commit":"def","began":"2026-12-01T12:00:00Z"}`,
-		"model.json": `{"began":"2026-11-30T12:00:00Z","commit":"abc","instances":[{"name":"two","states":12345,"depth":9,"seconds":2,"safe":true,"live":false}],
-			"mutants":[{"name":"no fence","caught_by":"safe"},{"name":"no queue","caught_by":""}]}`,
+		"model.json": `{"began":"2026-11-30T12:00:00Z","commit":"abc","instances":[
+			{"name":"two","about":"two of them","file":"grant.pml","live":true,"states":12345,"depth":9,"seconds":2},
+			{"name":"three","about":"three","file":"quorum.pml","states":1,"depth":9,"seconds":2,"broken":"oneHolder"}],
+			"mistakes":[{"name":"A","rule":"no fence","where":"enter.lua","in":"two","caught_by":"fencesGrow"},{"name":"B","rule":"no queue","where":"leave.lua","in":"two"}]}`,
 		"mutants.json": `{"began":"2026-11-30T12:00:00Z","commit":"abc","mutants":[
 			{"rule":"K4: x","file":"distributed/redislock/lua/a.lua","language":"Lua","found_by":"distributed/redislock TestA/one","seconds":1},
 			{"rule":"K5: y","file":"distributed/redislock/lua/a.lua","language":"Lua","found_by":"distributed/redislock TestA/two","seconds":1},
@@ -84,6 +86,7 @@ func TestResultsAreShown(t *testing.T) {
 	w.runs(r.chaos)
 	w.recoveries(r.chaos)
 	w.schedules(r.schedules)
+	w.model(r.model)
 	w.teeth(r)
 	require.Empty(t, w.errs)
 	for _, want := range []string{
@@ -95,7 +98,9 @@ func TestResultsAreShown(t *testing.T) {
 		"| redis | one | compares | killed holder | 7 | 612 | 1400 |",
 		"| [distributed/driver](../distributed/driver) | 3,000 | 121 | 1 | `def` | 2026-12-01 |",
 		"3 lines of 2026-11-30, `abc`: 2 are found.", "| `distributed/redislock` | Lua | 2 | 2 | `TestA` 2 |", "- **Not found:** K6: z (`bundle.go`): SURVIVED",
-		"| two | 12,345 | 9 | 2 | holds | **does not hold** |", "| no queue | **not found** |",
+		"2 instances of 2026-11-30, `abc`, and 2 mistakes: 1 are caught.",
+		"| two | two of them | [grant.pml](../test/model/grant.pml) | safety, and that who waits is served | 12,345 | 9 | 2 | holds |",
+		"| safety | 1 | 9 | 2 | **breaks oneHolder** |", "| no fence | `enter.lua` | two | fencesGrow | `A` |", "| no queue | `leave.lua` | two | **not found** | `B` |",
 	} {
 		require.Contains(t, w.String(), want)
 	}
@@ -107,8 +112,9 @@ func TestMissingResultsAreSaid(t *testing.T) {
 	w := &writer{tests: newTests(top)}
 	w.runs(r.chaos)
 	w.recoveries(r.chaos)
+	w.model(r.model)
 	w.teeth(r)
-	for _, want := range []string{"no result of redis", "no result.", "no result of `make mutants`", "no result of the model checker"} {
+	for _, want := range []string{"no result of redis", "no result.", "no result of `make mutants`", "no result of `make model`"} {
 		require.Contains(t, w.String(), "**Missing:** "+want)
 	}
 }

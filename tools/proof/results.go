@@ -67,22 +67,27 @@ type schedules struct {
 	Began   time.Time `json:"began"`
 }
 
-// model is a run of the model checker.
+// model is a run of the model checker, as test/model writes it.
 type model struct {
 	Began     time.Time `json:"began"`
 	Commit    string    `json:"commit"`
 	Instances []struct {
 		Name    string  `json:"name"`
+		About   string  `json:"about"`
+		File    string  `json:"file"`
+		Live    bool    `json:"live"`
 		States  int     `json:"states"`
 		Depth   int     `json:"depth"`
 		Seconds float64 `json:"seconds"`
-		Safe    bool    `json:"safe"`
-		Live    bool    `json:"live"`
+		Broken  string  `json:"broken"`
 	} `json:"instances"`
-	Mutants []struct {
+	Mistakes []struct {
 		Name     string `json:"name"`
+		Rule     string `json:"rule"`
+		Where    string `json:"where"`
+		In       string `json:"in"`
 		CaughtBy string `json:"caught_by"`
-	} `json:"mutants"`
+	} `json:"mistakes"`
 }
 
 // mutants is a run of tools/mutants.

@@ -17,12 +17,6 @@ func (w *writer) teeth(r results) {
 	} else {
 		w.mutants(r.mutants)
 	}
-	w.say("### The model\n")
-	if r.model == nil {
-		w.say("**Missing:** no result of the model checker.\n")
-	} else {
-		w.model(r.model)
-	}
 	w.say(plantedHead)
 	for _, p := range plantedIn {
 		w.say("- %s: %s", p.what, w.links(p.tests))
@@ -85,21 +79,6 @@ func finders(all []mutant) (by string, found int) {
 		}
 	}
 	return strings.Join(names, ", "), found
-}
-
-func (w *writer) model(m *model) {
-	w.say("%s, `%s`.\n", day(m.Began), short(m.Commit))
-	w.header("Instance", "States", "Depth", "Seconds", "Safe", "Live")
-	holds := map[bool]string{true: "holds", false: "**does not hold**"}
-	for _, i := range m.Instances {
-		w.row(escape(i.Name), number(i.States), number(i.Depth), fmt.Sprintf("%.0f", i.Seconds), holds[i.Safe], holds[i.Live])
-	}
-	w.say("")
-	w.header("Mistake in the model", "Caught by")
-	for _, mistake := range m.Mutants {
-		w.row(escape(mistake.Name), cmp.Or(escape(mistake.CaughtBy), "**not found**"))
-	}
-	w.say("")
 }
 
 // plantedIn are tests that have their own mistakes, and find them in each run.
