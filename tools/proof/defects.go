@@ -35,6 +35,8 @@ var defects = []struct {
 			"2026-11-30, 55114e7c", []string{"distributed/driver/register TestManySchedules"}},
 		{"Redis: an old message of a grant that had expired made a lease of the place that the same request had got since", modelled,
 			"2026-11-30, c17e7613", []string{"distributed/redislock TestAMessageOfThePlaceBeforeIsNoGrant"}},
+		{"Redis: a heartbeat's answer that came late gave a lease the fence of an earlier grant of the same request, below those of others since", modelled,
+			"2026-11-30, 1dfcde74", []string{"distributed/redislock TestALateAnswerBringsNoOldFence"}},
 		{"Redlock: a claim or a renewal that was answered after its votes had expired counted", storm,
 			"2026-11-22, a59ea22f", []string{"distributed/redlock TestAClaimThatIsAnsweredTooLate", "distributed/redlock TestARenewalThatIsAnsweredTooLate"}},
 		{"Redlock: a vote counted from a repeated question, but the server had not extended it", notNoted,
