@@ -24,5 +24,5 @@
 //     are possible. Restore etcd with etcdutl snapshot restore --bump-revision, while no process works.
 //   - Whoever deletes Leases, or the namespace, removes locks. Holders find that out at their next renewal.
 //
-// Leases that killed processes leave, and that nobody asks for again, are deleted a day after their time by those that make others.
+// A killed process leaves Leases. Those that no other process asks for are deleted a day after their time, by processes that make others.
 package kubelock

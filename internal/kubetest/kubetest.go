@@ -1,5 +1,5 @@
-// Package kubetest is an API server of Kubernetes for tests that has Leases alone, in this process, over TLS: the rules of optimistic concurrency
-// with their status codes, lists in pages, watches, rights of a token, and faults. It shares no code with the client that it tests.
+// Package kubetest is an API server of Kubernetes for tests, in this process, over TLS. It has Leases alone: the rules of optimistic concurrency
+// with their status codes, lists in pages, watches, rights of a token, and faults. It shares no code with the client.
 package kubetest
 
 import (
