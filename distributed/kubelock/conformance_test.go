@@ -1,19 +1,14 @@
 package kubelock
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
-	"errors"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/wllock/wllock/distributed"
-	"github.com/wllock/wllock/distributed/driver/register"
 	"github.com/wllock/wllock/distributed/locktest"
 	"github.com/wllock/wllock/internal/kubetest"
+	"github.com/wllock/wllock/internal/testlocker"
 	"github.com/wllock/wllock/internal/testproc"
 )
 
@@ -42,37 +37,11 @@ func TestConformance(t *testing.T) {
 			Backend: open(t, s, proxy.Addr),
 			Another: func() distributed.Backend { return open(t, s, proxy.Addr) },
 			Expire: func(key string) {
-				if err := expire(direct.store, key); err != nil {
+				if err := testlocker.Expire(direct.store, key); err != nil {
 					t.Fatalf("%v", err)
 				}
 			},
 			Cut: proxy.Stall,
 		}
 	}})
-}
-
-// expire has the owners of a lock be dead. Its queue stays.
-func expire(s *store, key string) error {
-	for {
-		d, err := s.Get(context.Background(), key)
-		if err != nil || d.Version == "" {
-			return err
-		}
-		var lock map[string]any
-		in := json.NewDecoder(bytes.NewReader(d.Data))
-		in.UseNumber() // a fence is longer than a float64 is exact
-		if err := in.Decode(&lock); err != nil {
-			return err
-		}
-		if lock["queue"] == nil {
-			err = s.Delete(context.Background(), key, d.Version)
-		} else {
-			lock["owners"] = []map[string]any{{"id": "nobody", "instance": "nobody", "ttl": 1}} // whose turn is over at once
-			data, _ := json.Marshal(lock)
-			_, err = s.Put(context.Background(), key, data, d.Version, time.Hour)
-		}
-		if !errors.Is(err, register.ErrConflict) {
-			return err
-		}
-	}
 }

@@ -406,3 +406,12 @@ func TestKeys(t *testing.T) {
 	require.NotContains(t, text, "a-b-c")
 	require.Contains(t, text, "the API server answers 403 Forbidden")
 }
+
+// Tenures serve many times as many callers of a hot key as a turn for each through the API server.
+func TestHotKey(t *testing.T) {
+	testscope.Long(t, "measures")
+	s := kubetest.Start(t)
+	url := "kubernetes://" + kubetest.Namespace + "?kubeconfig=" + s.Kubeconfig(t, s.Addr)
+	tenures, turns := testlocker.Hot(t, 5*time.Second, func() (distributed.Backend, error) { return Open(url) })
+	require.Greater(t, tenures, 20*turns)
+}

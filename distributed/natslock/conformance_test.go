@@ -1,19 +1,14 @@
 package natslock
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
-	"errors"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"go.uber.org/goleak"
 
 	"github.com/wllock/wllock/distributed"
-	"github.com/wllock/wllock/distributed/driver/register"
 	"github.com/wllock/wllock/distributed/locktest"
+	"github.com/wllock/wllock/internal/testlocker"
 	"github.com/wllock/wllock/internal/testproc"
 )
 
@@ -55,43 +50,18 @@ func open(t locktest.TB, addr string) *Backend {
 
 func TestConformance(t *testing.T) {
 	s := start(t, t.TempDir(), server.RANDOM_PORT)
-	locktest.Run(t, locktest.Fixture{Open: func(t locktest.TB) locktest.Service {
+	locktest.Run(t, locktest.Fixture{TTL: 2 * locktest.DefaultTTL, Open: func(t locktest.TB) locktest.Service {
 		proxy := testproc.NewProxy(t, s.Addr().String())
 		direct := open(t, s.Addr().String())
 		return locktest.Service{
 			Backend: open(t, proxy.Addr),
 			Another: func() distributed.Backend { return open(t, proxy.Addr) },
 			Expire: func(key string) {
-				if err := expire(direct.store, key); err != nil {
+				if err := testlocker.Expire(direct.store, key); err != nil {
 					t.Fatalf("%v", err)
 				}
 			},
 			Cut: proxy.Stall,
 		}
 	}})
-}
-
-// expire has the owners of a lock be dead. Its queue stays.
-func expire(s *store, key string) error {
-	for {
-		d, err := s.Get(context.Background(), key)
-		if err != nil || d.Version == "" {
-			return err
-		}
-		var lock map[string]any
-		in := json.NewDecoder(bytes.NewReader(d.Data))
-		in.UseNumber() // a fence is longer than a float64 is exact
-		if err := in.Decode(&lock); err != nil {
-			return err
-		}
-		delete(lock, "owners")
-		if lock["queue"] != nil {
-			lock["owners"] = []map[string]any{{"id": "nobody", "instance": "nobody", "ttl": 1}} // whose turn is over at once
-		}
-		data, _ := json.Marshal(lock)
-		_, err = s.Put(context.Background(), key, data, d.Version, time.Hour)
-		if !errors.Is(err, register.ErrConflict) {
-			return err
-		}
-	}
 }
