@@ -3,9 +3,9 @@ package dynamolock
 import (
 	"context"
 	"crypto/rand"
-	"crypto/tls"
 	"errors"
 	"net"
+	"net/http"
 	"slices"
 	"strconv"
 	"time"
@@ -184,10 +184,11 @@ func (s *store) Ping(ctx context.Context) error {
 		return failed(err, "dynamodb:DescribeTable")
 	}
 	t, why := out.Table, ""
-	switch key := (types.AttributeDefinition{AttributeName: aws.String(keyName), AttributeType: types.ScalarAttributeTypeS}); {
-	case len(t.KeySchema) != 1 || aws.ToString(t.KeySchema[0].AttributeName) != keyName || !slices.ContainsFunc(t.AttributeDefinitions, func(a types.AttributeDefinition) bool {
-		return aws.ToString(a.AttributeName) == keyName && a.AttributeType == key.AttributeType
-	}):
+	isKey := func(a types.AttributeDefinition) bool {
+		return aws.ToString(a.AttributeName) == keyName && a.AttributeType == types.ScalarAttributeTypeS
+	}
+	switch {
+	case len(t.KeySchema) != 1 || aws.ToString(t.KeySchema[0].AttributeName) != keyName || !slices.ContainsFunc(t.AttributeDefinitions, isKey):
 		why = "want the partition key " + keyName + " of type S, and no sort key"
 	case len(t.Replicas) > 0 && t.MultiRegionConsistency != types.MultiRegionConsistencyStrong:
 		why = "it is a global table, where the last of two writers wins: want no replicas, or multi-Region strong consistency"
@@ -207,16 +208,10 @@ const trialKey = "wllock-trial"
 // failed says what an error of the client's means to a caller. right is that which the request needs.
 func failed(err error, right string) error {
 	var answer *smithyhttp.ResponseError
-	var api smithy.APIError
+	var api smithy.APIError = &smithy.GenericAPIError{}
 	var network *net.OpError
-	status, code := 0, ""
-	if errors.As(err, &answer) {
-		status = answer.HTTPStatusCode()
-	}
-	if errors.As(err, &api) {
-		code = api.ErrorCode()
-	}
-	switch code {
+	_ = errors.As(err, &api)
+	switch api.ErrorCode() {
 	case "ConditionalCheckFailedException", "TransactionConflictException", "ReplicatedWriteConflictException": // the two others: another write is under way
 		return register.ErrConflict
 	case "ProvisionedThroughputExceededException", "ThrottlingException", "RequestLimitExceeded", "RequestThrottled":
@@ -225,16 +220,10 @@ func failed(err error, right string) error {
 		return distributed.Unavailable("dynamolock", keyless.Errorf("the user lacks the right %s: %w", right, err), distributed.ErrRefused)
 	}
 	switch {
-	case status >= 300 && status < 500:
+	case errors.As(err, &answer) && answer.HTTPStatusCode() >= http.StatusMultipleChoices && answer.HTTPStatusCode() < http.StatusInternalServerError:
 		return distributed.Unavailable("dynamolock", err, distributed.ErrRefused)
-	case errors.As(err, &network) && network.Op == "dial", errors.As(err, new(*tls.CertificateVerificationError)), notSent(err, status):
+	case errors.As(err, &network) && network.Op == "dial":
 		return distributed.Unavailable("dynamolock", err, distributed.ErrUnreached)
 	}
 	return distributed.Unavailable("dynamolock", err)
-}
-
-// notSent reports that the client has not got so far: it has no credentials, for one.
-func notSent(err error, status int) bool {
-	return status == 0 && errors.As(err, new(*smithy.OperationError)) && !errors.As(err, new(*smithyhttp.RequestSendError)) &&
-		!errors.As(err, new(*smithy.CanceledError)) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled)
 }

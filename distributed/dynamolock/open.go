@@ -47,20 +47,12 @@ func Open(rawURL string) (*Backend, error) {
 	if err != nil || u.Host == "" || u.Scheme != "dynamodb" || u.User != nil || u.Path != "" && u.Path != "/" {
 		return nil, errURL
 	}
-	q, err := url.ParseQuery(u.RawQuery)
+	q, err := openurl.OfAWS(u)
 	if err != nil {
-		return nil, errURL
-	}
-	for name, values := range q {
-		if name != "region" && name != "endpoint" || len(values) != 1 || values[0] == "" {
-			return nil, fmt.Errorf("dynamolock: the parameter %q of the URL: want region and endpoint, once each and with a value", name)
-		}
-	}
-	if e, err := url.Parse(q.Get("endpoint")); q.Has("endpoint") && (err != nil || e.Host == "" || e.User != nil || e.Scheme != "http" && e.Scheme != "https") {
-		return nil, errors.New("dynamolock: the parameter endpoint: want https://host:port, without a user")
+		return nil, fmt.Errorf("dynamolock: %w", err)
 	}
 	conns := awshttp.NewBuildableClient().WithDialerOptions(func(d *net.Dialer) { d.Timeout = exchangeTime / 2 })
-	cfg, err := config.LoadDefaultConfig(context.Background(), config.WithHTTPClient(conns), config.WithRegion(q.Get("region")))
+	cfg, err := config.LoadDefaultConfig(context.Background(), config.WithHTTPClient(conns), config.WithRegion(q["region"]))
 	if err != nil {
 		return nil, fmt.Errorf("dynamolock: %w", err)
 	}
@@ -71,8 +63,8 @@ func Open(rawURL string) (*Backend, error) {
 	transport.MaxIdleConnsPerHost = 64                                    // as many as callers ask at a time
 	client := dynamodb.NewFromConfig(cfg, func(o *dynamodb.Options) {
 		o.HTTPClient = &http.Client{Transport: transport}
-		if q.Has("endpoint") {
-			o.BaseEndpoint = aws.String(q.Get("endpoint"))
+		if q["endpoint"] != "" {
+			o.BaseEndpoint = aws.String(q["endpoint"])
 		}
 	})
 	b, err := New(client, u.Host)
@@ -85,5 +77,5 @@ func Open(rawURL string) (*Backend, error) {
 
 // Opener returns Open, for config.WithOpener, for the scheme dynamodb.
 func Opener() func(context.Context, *url.URL) (distributed.Backend, error) {
-	return openurl.Opener(func(rawURL string, _ ...struct{}) (*Backend, error) { return Open(rawURL) }, nil)
+	return openurl.Opener(func(rawURL string, _ ...any) (*Backend, error) { return Open(rawURL) }, nil)
 }

@@ -19,7 +19,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	awstest.Credentials(func(name, value string) { _ = os.Setenv(name, value) })
+	for name, value := range awstest.Environment {
+		_ = os.Setenv(name, value)
+	}
 	goleak.VerifyTestMain(m)
 }
 
@@ -35,12 +37,12 @@ func open(t locktest.TB, url string) *Backend {
 
 func TestConformance(t *testing.T) {
 	s := awstest.S3(t, "bucket")
-	locktest.Run(t, locktest.Fixture{Open: func(t locktest.TB) locktest.Service {
+	locktest.Run(t, locktest.Fixture{TTL: 2 * locktest.DefaultTTL, Skip: locktest.Brief, Open: func(t locktest.TB) locktest.Service {
 		proxy := testproc.NewProxy(t, s.Addr)
-		direct := open(t, s.URL(s.Addr))
+		direct := open(t, s.BucketURL(s.Addr))
 		return locktest.Service{
-			Backend: open(t, s.URL(proxy.Addr)),
-			Another: func() distributed.Backend { return open(t, s.URL(proxy.Addr)) },
+			Backend: open(t, s.BucketURL(proxy.Addr)),
+			Another: func() distributed.Backend { return open(t, s.BucketURL(proxy.Addr)) },
 			Expire: func(key string) {
 				if err := expire(direct.store, key); err != nil {
 					t.Fatalf("%v", err)

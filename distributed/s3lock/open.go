@@ -1,6 +1,7 @@
 package s3lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,72 +22,55 @@ import (
 	"github.com/wllock/wllock/internal/openurl"
 )
 
-type settings struct{ bucket, prefix string }
-
-// Option changes how a Backend works.
-type Option func(*settings)
-
-// WithPrefix has the names of all objects begin with a folder: 1 to 128 letters, digits and . _ / -
-func WithPrefix(folder string) Option { return func(s *settings) { s.prefix = folder + "/" } }
-
 var (
 	bucketName = regexp.MustCompile(`^[A-Za-z0-9._-]{3,63}$`)
-	folderName = regexp.MustCompile(`^([A-Za-z0-9._-]+/)*$`)
+	// folderName leaves room for the name of a key in S3's 1024 bytes.
+	folderName = regexp.MustCompile(`^[A-Za-z0-9._/-]{0,128}$`)
 )
 
-// mostPrefix leaves room for the name of a key in S3's 1024 bytes.
-const mostPrefix = 129
-
-// New returns a Backend over a client, which stays the caller's. It asks nothing yet. The client's retries are not used.
-func New(client *s3.Client, bucket string, opts ...Option) (*Backend, error) {
-	s := &store{set: settings{bucket: bucket}, client: client}
-	if err := openurl.Apply("s3lock", &s.set, opts); err != nil {
-		return nil, err
-	}
+// New returns a Backend over a client, which stays the caller's. It asks nothing yet. The names of all objects begin with folder and a slash, or
+// folder is "". The client's retries are not used.
+func New(client *s3.Client, bucket, folder string) (*Backend, error) {
+	folder = strings.Trim(folder, "/")
 	switch {
 	case client == nil:
 		return nil, errors.New("s3lock: the client is nil")
 	case !bucketName.MatchString(bucket):
 		return nil, fmt.Errorf("s3lock: the bucket %q: want 3 to 63 letters, digits, . _ and -", bucket)
-	case !folderName.MatchString(s.set.prefix) || len(s.set.prefix) > mostPrefix:
-		return nil, fmt.Errorf("s3lock: the prefix %q: want 1 to 128 letters, digits and . _ / -", strings.TrimSuffix(s.set.prefix, "/"))
+	case !folderName.MatchString(folder):
+		return nil, fmt.Errorf("s3lock: the folder %q: want at most 128 letters, digits, . _ / and -", folder)
+	case folder != "":
+		folder += "/"
 	}
+	s := &store{client: client, bucket: bucket, folder: folder}
 	return &Backend{register.New("s3lock", s), s}, nil
 }
 
 // errURL does not show the URL, which may contain a secret.
-var errURL = errors.New("s3lock: not the URL of a bucket: want s3://bucket/prefix, without a user: credentials come from the environment of the AWS SDK")
+var errURL = errors.New("s3lock: not the URL of a bucket: want s3://bucket/folder, without a user: credentials come from the environment of the AWS SDK")
 
 // Open returns a Backend on the bucket that a URL names, with a client of its own, which Close closes:
 //
-//	s3://bucket[/prefix][?region=eu-central-1][&endpoint=https://minio:9000][&path-style=true]
+//	s3://bucket[/folder][?region=eu-central-1][&endpoint=https://minio:9000][&path-style=true]
 //
 // Credentials, and the region unless it is given, are found as the AWS SDK does: environment, profiles, SSO, web identity, roles of containers
 // and instances. AWS_CA_BUNDLE names a PEM file of authorities. endpoint is that of a service like S3, and path-style=true has the bucket in
 // the path instead of the host's name. Open reads files, and does not connect.
-func Open(rawURL string, opts ...Option) (*Backend, error) {
+func Open(rawURL string) (*Backend, error) {
 	u, err := openurl.Parse(rawURL)
 	if err != nil || u.Host == "" || u.Scheme != "s3" || u.User != nil {
 		return nil, errURL
 	}
-	q, err := url.ParseQuery(u.RawQuery)
+	q, err := openurl.OfAWS(u, "path-style")
 	if err != nil {
-		return nil, errURL
+		return nil, fmt.Errorf("s3lock: %w", err)
 	}
-	for name, values := range q {
-		if name != "region" && name != "endpoint" && name != "path-style" || len(values) != 1 || values[0] == "" {
-			return nil, fmt.Errorf("s3lock: the parameter %q of the URL: want region, endpoint and path-style, once each and with a value", name)
-		}
-	}
-	pathStyle, err := strconv.ParseBool(q.Get("path-style"))
-	if err != nil && q.Has("path-style") {
-		return nil, fmt.Errorf("s3lock: path-style=%q: want true or false", q.Get("path-style"))
-	}
-	if e, err := url.Parse(q.Get("endpoint")); q.Has("endpoint") && (err != nil || e.Host == "" || e.User != nil || e.Scheme != "http" && e.Scheme != "https") {
-		return nil, errors.New("s3lock: the parameter endpoint: want https://host:port, without a user")
+	pathStyle, err := strconv.ParseBool(cmp.Or(q["path-style"], "false"))
+	if err != nil {
+		return nil, fmt.Errorf("s3lock: path-style=%q: want true or false", q["path-style"])
 	}
 	conns := awshttp.NewBuildableClient().WithDialerOptions(func(d *net.Dialer) { d.Timeout = exchangeTime / 2 })
-	cfg, err := config.LoadDefaultConfig(context.Background(), config.WithHTTPClient(conns), config.WithRegion(q.Get("region")))
+	cfg, err := config.LoadDefaultConfig(context.Background(), config.WithHTTPClient(conns), config.WithRegion(q["region"]))
 	if err != nil {
 		return nil, fmt.Errorf("s3lock: %w", err)
 	}
@@ -98,17 +82,13 @@ func Open(rawURL string, opts ...Option) (*Backend, error) {
 	client := s3.NewFromConfig(cfg, func(o *s3.Options) {
 		o.HTTPClient = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 		o.UsePathStyle = pathStyle
-		if q.Has("endpoint") {
-			o.BaseEndpoint = aws.String(q.Get("endpoint"))
+		if q["endpoint"] != "" {
+			o.BaseEndpoint = aws.String(q["endpoint"])
 		}
 		// Services like S3 may not know the checksums. Requests are signed with a hash of what they bring.
 		o.RequestChecksumCalculation, o.ResponseChecksumValidation = aws.RequestChecksumCalculationWhenRequired, aws.ResponseChecksumValidationWhenRequired
 	})
-	var from []Option
-	if folder := strings.Trim(u.Path, "/"); folder != "" {
-		from = append(from, WithPrefix(folder))
-	}
-	b, err := New(client, u.Host, append(from, opts...)...)
+	b, err := New(client, u.Host, u.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +96,7 @@ func Open(rawURL string, opts ...Option) (*Backend, error) {
 	return b, nil
 }
 
-// Opener returns Open with these options, for config.WithOpener, for the scheme s3.
-func Opener(opts ...Option) func(context.Context, *url.URL) (distributed.Backend, error) {
-	return openurl.Opener(Open, opts)
+// Opener returns Open, for config.WithOpener, for the scheme s3.
+func Opener() func(context.Context, *url.URL) (distributed.Backend, error) {
+	return openurl.Opener(func(rawURL string, _ ...any) (*Backend, error) { return Open(rawURL) }, nil)
 }

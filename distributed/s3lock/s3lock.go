@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -50,8 +49,9 @@ func (b *Backend) Close() error {
 
 // store is a bucket as a register.Store.
 type store struct {
-	set    settings
 	client *s3.Client
+	bucket string
+	folder string // begins the names of all objects
 	idle   func() // closes the connections of a client of our own; nil: it is the caller's
 }
 
@@ -94,7 +94,7 @@ func (s *store) name(key string) string {
 	if len(name) > mostName {
 		name = fmt.Sprintf("%s!%x", name[:mostName], sha256.Sum256([]byte(key)))
 	}
-	return s.set.prefix + name + ".json"
+	return s.folder + name + ".json"
 }
 
 // Get implements register.Store.
@@ -107,11 +107,11 @@ func (s *store) Get(ctx context.Context, key string) (register.Document, error) 
 func (s *store) read(ctx context.Context, name string) (found register.Keyed, err error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	out, err := s.client.GetObject(ctx, &s3.GetObjectInput{Bucket: &s.set.bucket, Key: &name}, once)
-	if err = failed(err, "s3:GetObject, and s3:ListBucket for what is absent"); errors.Is(err, register.ErrConflict) {
-		return found, nil // it is absent
-	}
+	out, err := s.client.GetObject(ctx, &s3.GetObjectInput{Bucket: &s.bucket, Key: &name}, once)
 	if err != nil {
+		if err = failed(err, "s3:GetObject, and s3:ListBucket for what is absent"); errors.Is(err, register.ErrConflict) { // it is
+			err = nil
+		}
 		return found, err
 	}
 	defer func() { _ = out.Body.Close() }()
@@ -128,11 +128,8 @@ func (s *store) read(ctx context.Context, name string) (found register.Keyed, er
 
 // Put implements register.Store. No object is deleted by itself: a bucket has rules for that, which count in days.
 func (s *store) Put(ctx context.Context, key string, data []byte, from register.Version, _ time.Duration) (register.Version, error) {
-	body, err := json.Marshal(object{key, rand.Text(), data})
-	if err != nil {
-		return "", distributed.Unavailable("s3lock", err, distributed.ErrRefused)
-	}
-	in := &s3.PutObjectInput{Bucket: &s.set.bucket, Key: aws.String(s.name(key)), Body: bytes.NewReader(body), ContentType: aws.String("application/json")}
+	body, _ := json.Marshal(object{key, rand.Text(), data}) // a document is JSON
+	in := &s3.PutObjectInput{Bucket: &s.bucket, Key: aws.String(s.name(key)), Body: bytes.NewReader(body), ContentType: aws.String("application/json")}
 	if from == "" {
 		in.IfNoneMatch = aws.String("*")
 	} else {
@@ -163,13 +160,10 @@ func (s *store) Ping(ctx context.Context) error {
 	if err := try(""); err != nil && !errors.Is(err, register.ErrConflict) {
 		return err
 	}
-	for _, c := range []struct {
-		header string
-		from   register.Version
-	}{{"If-None-Match", ""}, {"If-Match", noVersion}} {
-		switch err := try(c.from); {
+	for header, from := range map[string]register.Version{"If-None-Match": "", "If-Match": noVersion} {
+		switch err := try(from); {
 		case err == nil:
-			why := keyless.Errorf("the bucket %s ignores %s: two holders would be possible", s.set.bucket, c.header)
+			why := keyless.Errorf("the bucket %s ignores %s: two holders would be possible", s.bucket, header)
 			return distributed.Unavailable("s3lock", why, distributed.ErrRefused)
 		case !errors.Is(err, register.ErrConflict):
 			return err
@@ -183,11 +177,11 @@ func (s *store) Ping(ctx context.Context) error {
 const mostRead = 16
 
 // List implements register.Lister. The cursor is the service's.
-func (s *store) List(ctx context.Context, prefix, cursor string, limit int) (page []register.Keyed, next string, err error) {
+func (s *store) List(ctx context.Context, prefix, cursor string, limit int) ([]register.Keyed, string, error) {
 	listing, cancel := bounded(ctx)
 	defer cancel()
 	in := &s3.ListObjectsV2Input{
-		Bucket: &s.set.bucket, MaxKeys: aws.Int32(int32(limit)), Prefix: aws.String(strings.TrimSuffix(s.name(prefix), ".json")),
+		Bucket: &s.bucket, MaxKeys: aws.Int32(int32(limit)), Prefix: aws.String(strings.TrimSuffix(s.name(prefix), ".json")),
 	}
 	if cursor != "" {
 		in.ContinuationToken = &cursor
@@ -196,16 +190,12 @@ func (s *store) List(ctx context.Context, prefix, cursor string, limit int) (pag
 	if err != nil {
 		return nil, "", failed(err, "s3:ListBucket")
 	}
-	page = make([]register.Keyed, len(out.Contents))
-	errs := make([]error, len(out.Contents))
+	page, errs := make([]register.Keyed, len(out.Contents)), make([]error, len(out.Contents))
 	room := make(chan struct{}, mostRead)
 	var read sync.WaitGroup
 	for i, o := range out.Contents {
 		room <- struct{}{}
-		read.Go(func() {
-			page[i], errs[i] = s.read(ctx, aws.ToString(o.Key))
-			<-room
-		})
+		read.Go(func() { page[i], errs[i] = s.read(ctx, aws.ToString(o.Key)); <-room })
 	}
 	read.Wait()
 	return page, aws.ToString(out.NextContinuationToken), errors.Join(errs...)
@@ -214,35 +204,25 @@ func (s *store) List(ctx context.Context, prefix, cursor string, limit int) (pag
 // failed says what an error of the client's means to a caller. rights are those that the request needs.
 func failed(err error, rights string) error {
 	var answer *smithyhttp.ResponseError
-	var api smithy.APIError
+	var api smithy.APIError = &smithy.GenericAPIError{}
 	var network *net.OpError
-	status, code := 0, ""
+	status := 0
 	if errors.As(err, &answer) {
 		status = answer.HTTPStatusCode()
 	}
-	if errors.As(err, &api) {
-		code = api.ErrorCode()
-	}
-	switch {
-	case err == nil:
-		return nil
+	_ = errors.As(err, &api)
+	switch code := api.ErrorCode(); {
 	// 409 says that another write, or a delete, was under way, and that this one has to be sent again. 404, that the object has gone.
 	case status == http.StatusPreconditionFailed, code == "ConditionalRequestConflict", code == "NoSuchKey":
 		return register.ErrConflict
 	case code == "AccessDenied":
 		return distributed.Unavailable("s3lock", keyless.Errorf("the user lacks the right %s: %w", rights, err), distributed.ErrRefused)
-	case status == http.StatusRequestTimeout, status == http.StatusTooManyRequests, code == "RequestTimeout", status >= 500: // SlowDown is 503
+	case status == http.StatusRequestTimeout, status == http.StatusTooManyRequests, code == "RequestTimeout":
 		return distributed.Unavailable("s3lock", err)
-	case status >= 300:
+	case status >= http.StatusMultipleChoices && status < http.StatusInternalServerError: // SlowDown is 503
 		return distributed.Unavailable("s3lock", err, distributed.ErrRefused)
-	case errors.As(err, &network) && network.Op == "dial", errors.As(err, new(*tls.CertificateVerificationError)), notSent(err, status):
+	case errors.As(err, &network) && network.Op == "dial":
 		return distributed.Unavailable("s3lock", err, distributed.ErrUnreached)
 	}
 	return distributed.Unavailable("s3lock", err)
-}
-
-// notSent reports that the client has not got so far: it has no credentials, for one.
-func notSent(err error, status int) bool {
-	return status == 0 && errors.As(err, new(*smithy.OperationError)) && !errors.As(err, new(*smithyhttp.RequestSendError)) &&
-		!errors.As(err, new(*smithy.CanceledError)) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled)
 }

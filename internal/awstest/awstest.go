@@ -17,42 +17,45 @@ import (
 type Server struct {
 	Addr string // host:port
 	name string
+	ask  func(*http.Request) (action string, carryOut func(Fault) answer) // s3 or dynamo
 
-	mu       sync.Mutex // guards all below
-	objects  map[string][]byte
-	items    map[string]map[string]any
-	table    Table
-	bucket   Bucket
-	faults   []*Fault
-	used     map[string]int // requests, by their IAM actions
-	replaced int            // writes that were carried out
+	mu      sync.Mutex // guards all below
+	objects map[string][]byte
+	items   map[string]map[string]any
+	set     map[string]string // what Set has set
+	faults  []Fault
+	used    map[string]int // requests, by their IAM actions
 }
 
-// Fault is what happens to requests. Those of the first fault that fits are met by it.
+// Fault is what happens to requests.
 type Fault struct {
-	Action  string        // to requests of this IAM action: "s3:PutObject". "": of all
+	Action  string        // to those of this IAM action: "s3:PutObject". "": to all
 	Times   int           // to so many. 0: to all
-	Delay   time.Duration // before the request is carried out
+	Delay   time.Duration // before a request is carried out
 	Ignores string        // a condition: "If-Match"
-	Status  int           // the answer, without carrying it out. 0: it is carried out
-	Code    string        // of the error
+	Status  int           // of the answer, without carrying it out. 0: it is carried out
+	Code    string        // of that answer
 	Loses   bool          // the answer, after it was carried out
 	Rests   bool          // BatchGetItem reads the first key only
 }
 
-// Credentials has the SDK find some in the environment, a region, and no file of the user's.
-func Credentials(setenv func(name, value string)) {
-	for name, value := range map[string]string{
-		"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "eu-central-1", "AWS_CONFIG_FILE": "/none", "AWS_SHARED_CREDENTIALS_FILE": "/none",
-		"AWS_EC2_METADATA_DISABLED": "true",
-	} {
-		setenv(name, value)
+// Denied has the user lack the right to an action of this service.
+func (s *Server) Denied(action string) Fault {
+	if strings.HasPrefix(action, "s3:") {
+		return Fault{Action: action, Status: http.StatusForbidden, Code: "AccessDenied"}
 	}
+	return Fault{Action: action, Status: http.StatusBadRequest, Code: "AccessDeniedException"}
+}
+
+// Environment has the SDK find credentials and a region in the environment, and no file of the user's.
+var Environment = map[string]string{
+	"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "eu-central-1", "AWS_CONFIG_FILE": "/none", "AWS_SHARED_CREDENTIALS_FILE": "/none",
+	"AWS_EC2_METADATA_DISABLED": "true",
 }
 
 func start(t interface{ Cleanup(func()) }, s *Server) *Server {
-	s.objects, s.items, s.used = map[string][]byte{}, map[string]map[string]any{}, map[string]int{}
-	h := httptest.NewServer(http.HandlerFunc(s.serve))
+	s.objects, s.items, s.used, s.set = map[string][]byte{}, map[string]map[string]any{}, map[string]int{}, map[string]string{}
+	h := httptest.NewServer(s)
 	t.Cleanup(func() {
 		h.CloseClientConnections() // of clients that wait for an answer
 		h.Close()
@@ -68,79 +71,59 @@ func (s *Server) with(f func()) {
 	f()
 }
 
-// Fail has faults happen from now on, instead of those before.
-func (s *Server) Fail(faults ...Fault) {
-	s.with(func() {
-		s.faults = nil
-		for _, f := range faults {
-			s.faults = append(s.faults, &f)
-		}
-	})
+// Fail has faults happen from now on, instead of those before. A request meets the first that fits.
+func (s *Server) Fail(faults ...Fault) { s.with(func() { s.faults = faults }) }
+
+// Set sets the answer to a question about the bucket or the table: XML, or JSON.
+func (s *Server) Set(action, text string) { s.with(func() { s.set[action] = text }) }
+
+// Lose has an object or an item be lost.
+func (s *Server) Lose(name string) {
+	s.with(func() { delete(s.objects, name); delete(s.items, name) })
 }
 
-// Used returns the IAM actions that were used.
-func (s *Server) Used() (all []string) {
-	s.with(func() { all = slices.Sorted(maps.Keys(s.used)) })
+// Names returns the names of all objects, or the keys of all items.
+func (s *Server) Names() (all []string) {
+	s.with(func() { all = slices.AppendSeq(slices.Sorted(maps.Keys(s.objects)), maps.Keys(s.items)) })
+	slices.Sort(all)
 	return all
 }
 
-// Count returns how many requests of an action there were.
-func (s *Server) Count(action string) (n int) {
-	s.with(func() { n = s.used[action] })
-	return n
+// Used returns how many requests there were of each IAM action.
+func (s *Server) Used() (all map[string]int) {
+	s.with(func() { all = maps.Clone(s.used) })
+	return all
 }
 
-// answer is an answer of the service.
+// answer is an answer of the service. The zero Status is 200.
 type answer struct {
-	status int
-	code   string // of an error
-	text   string // of an error, or the body
-	etag   string
+	status           int
+	code, text, etag string // code: of an error
 }
 
-func refusal(status int, code, text string) answer {
-	return answer{status: status, code: code, text: text}
-}
-
-// serve carries out one request.
-func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
-	ask := s.s3
-	if s.table.Key != "" {
-		ask = s.dynamo
-	}
-	action, carryOut, err := ask(r)
-	if err != nil {
-		panic(err) // the client has gone, or asks what no lock does
-	}
+// ServeHTTP carries out one request. What no lock asks for it does not know.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	action, carryOut := s.ask(r)
 	fault := s.faultOf(action)
 	time.Sleep(fault.Delay)
-	var a answer
-	if fault.Status != 0 {
-		a = refusal(fault.Status, fault.Code, fault.Code+" as the test wants")
-	} else {
+	a := answer{status: fault.Status, code: fault.Code, text: "as the test wants"}
+	if a.status == 0 {
 		s.with(func() { a = carryOut(fault) })
 	}
 	if fault.Loses {
 		panic(http.ErrAbortHandler)
 	}
-	if a.status == 0 {
-		a.status = http.StatusOK
-	}
 	if a.etag != "" {
 		w.Header().Set("ETag", a.etag)
 	}
-	body := a.text
-	switch {
-	case a.code != "" && s.table.Key != "":
-		body = fmt.Sprintf(`{"__type":"com.amazonaws.dynamodb.v20120810#%s","message":%q}`, a.code, a.text)
+	switch isTable := strings.HasPrefix(action, "dynamodb:"); {
+	case a.code != "" && isTable:
+		a.text = fmt.Sprintf(`{"__type":"com.amazonaws.dynamodb.v20120810#%s","message":%q}`, a.code, a.text)
 	case a.code != "":
-		body = fmt.Sprintf(`<?xml version="1.0"?><Error><Code>%s</Code><Message>%s</Message></Error>`, a.code, a.text)
+		a.text = fmt.Sprintf(`<?xml version="1.0"?><Error><Code>%s</Code><Message>%s</Message></Error>`, a.code, a.text)
 	}
-	if s.table.Key != "" {
-		w.Header().Set("Content-Type", "application/x-amz-json-1.0")
-	}
-	w.WriteHeader(a.status)
-	_, _ = w.Write([]byte(body))
+	w.WriteHeader(max(a.status, http.StatusOK))
+	_, _ = w.Write([]byte(a.text))
 }
 
 // faultOf notes a request, and returns what happens to it.
@@ -148,20 +131,13 @@ func (s *Server) faultOf(action string) Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.used[action]++
-	for i, f := range s.faults {
-		if f.Action != "" && f.Action != action {
-			continue
-		}
-		fault := *f
-		if f.Times--; f.Times == 0 {
-			s.faults = slices.Delete(s.faults, i, i+1)
-		}
-		return fault
+	i := slices.IndexFunc(s.faults, func(f Fault) bool { return f.Action == "" || f.Action == action })
+	if i < 0 {
+		return Fault{}
 	}
-	return Fault{}
-}
-
-// denied reports that the user lacks a right. The caller holds mu.
-func (s *Server) denied(action string) bool {
-	return slices.ContainsFunc(s.faults, func(f *Fault) bool { return f.Action == action && f.Status == http.StatusForbidden })
+	f := s.faults[i]
+	if s.faults[i].Times--; s.faults[i].Times == 0 {
+		s.faults = slices.Delete(s.faults, i, i+1)
+	}
+	return f
 }

@@ -9,202 +9,161 @@ import (
 	"strings"
 )
 
-// Table is how a table is set up.
-type Table struct {
-	Key      string   // the name of its hash key
-	Range    string   // of its range key. "": none
-	Replicas []string // regions
-	Strong   bool     // the replicas are
-	TTL      string   // the attribute that ends items. "": none
+// Table is what DescribeTable answers of a table with a partition key of some name, and more fields.
+func Table(key, more string) string {
+	return fmt.Sprintf(`{"Table":{"KeySchema":[{"AttributeName":%q,"KeyType":"HASH"}],"AttributeDefinitions":[{"AttributeName":%[1]q,"AttributeType":"S"}]%s}}`, key, more)
 }
 
-// DynamoDB starts a service with one table, whose hash key is key.
+// DynamoDB starts a service with one table, whose partition key is key.
 func DynamoDB(t interface{ Cleanup(func()) }, table string) *Server {
-	return start(t, &Server{name: table, table: Table{Key: "key"}})
+	s := &Server{name: table}
+	s.ask = s.dynamo
+	start(t, s)
+	s.Set("dynamodb:DescribeTable", Table("key", ""))
+	s.Set("dynamodb:DescribeTimeToLive", `{"TimeToLiveDescription":{"TimeToLiveStatus":"ENABLED","AttributeName":"expires"}}`)
+	return s
 }
 
-// SetTable sets it up.
-func (s *Server) SetTable(t Table) { s.with(func() { s.table = t }) }
-
-// Item returns the item of a key. nil: there is none.
-func (s *Server) Item(key string) (item map[string]any) {
-	s.with(func() { item = maps.Clone(s.items[key]) })
-	return item
+// TableURL returns its URL at an address: the Server's, or that of a proxy before it.
+func (s *Server) TableURL(addr string) string {
+	return "dynamodb://" + s.name + "?endpoint=http://" + addr
 }
 
 // request is what locks ask of a table.
 type request struct {
-	TableName                 string
-	ConsistentRead            bool
-	Key                       map[string]any
-	Item                      map[string]any
-	ConditionExpression       string
-	FilterExpression          string
-	ExpressionAttributeNames  map[string]string
-	ExpressionAttributeValues map[string]any
-	ExclusiveStartKey         map[string]any
-	Limit                     int
-	RequestItems              map[string]struct {
-		ConsistentRead bool
-		Keys           []map[string]any
-	}
+	TableName                             string
+	ConsistentRead                        bool
+	Key, Item, ExclusiveStartKey          map[string]any
+	ConditionExpression, FilterExpression string
+	ExpressionAttributeNames              map[string]string
+	ExpressionAttributeValues             map[string]any
+	Limit                                 int
+	RequestItems                          map[string]request
+	Keys                                  []map[string]any
 }
 
-// text returns an attribute of type S, as its value is.
+// text returns the value of an attribute of type S.
 func text(attribute any) string {
 	a, _ := attribute.(map[string]any)
 	value, _ := a["S"].(string)
 	return value
 }
 
-func invalid(format string, args ...any) answer {
-	return refusal(http.StatusBadRequest, "ValidationException", fmt.Sprintf(format, args...))
-}
+func refusal(code, text string) answer { return answer{http.StatusBadRequest, code, text, ""} }
 
-// dynamo returns what a request to a table asks for.
-func (s *Server) dynamo(r *http.Request) (action string, carryOut func(Fault) answer, err error) {
+// dynamo returns what a request asks for.
+func (s *Server) dynamo(r *http.Request) (action string, carryOut func(Fault) answer) {
 	var in request
-	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
-		return "", nil, err
+	if json.NewDecoder(r.Body).Decode(&in) != nil {
+		panic(http.ErrAbortHandler) // the client has gone
 	}
 	_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
-	do := map[string]func(request, Fault) any{
-		"GetItem": s.getItem, "PutItem": s.putItem, "BatchGetItem": s.batchGetItem, "Scan": s.scan, "DescribeTable": s.describe, "DescribeTimeToLive": s.describeTTL,
-	}[operation]
-	if do == nil {
-		return "", nil, fmt.Errorf("awstest: %s", operation)
-	}
-	return "dynamodb:" + operation, func(f Fault) answer {
+	action = "dynamodb:" + operation
+	return action, func(f Fault) answer {
 		if _, is := in.RequestItems[s.name]; !is && in.TableName != s.name {
-			return refusal(http.StatusBadRequest, "ResourceNotFoundException", "Requested resource not found")
+			return refusal("ResourceNotFoundException", "Requested resource not found")
 		}
-		out := do(in, f)
-		if a, is := out.(answer); is {
-			return a
+		switch operation {
+		case "GetItem":
+			return s.getItem(in)
+		case "PutItem":
+			return s.putItem(in)
+		case "BatchGetItem":
+			return s.batchGetItem(in.RequestItems[s.name], f)
+		case "Scan":
+			return s.scan(in)
+		case "DescribeTable", "DescribeTimeToLive":
+			return answer{text: s.set[action]}
 		}
-		body, err := json.Marshal(out)
-		if err != nil {
-			panic(err)
-		}
-		return answer{text: string(body)}
-	}, nil
+		panic("awstest: " + operation)
+	}
 }
 
-// keyOf returns the value of the hash key. The caller holds mu, as of those below.
-func (s *Server) keyOf(in map[string]any) (string, bool) {
-	_, ranged := in[s.table.Range]
-	return text(in[s.table.Key]), text(in[s.table.Key]) != "" && ranged == (s.table.Range != "")
+func answered(out map[string]any) answer {
+	body, _ := json.Marshal(out) // what was read as JSON
+	return answer{text: string(body)}
 }
 
-func (s *Server) getItem(in request, _ Fault) any {
-	key, ok := s.keyOf(in.Key)
-	switch {
-	case !ok:
-		return invalid("The provided key element does not match the schema")
-	case !in.ConsistentRead:
+// keyOf returns the value of the key. The caller holds mu, as of those below.
+func (s *Server) keyOf(in map[string]any) string {
+	key := text(in["key"])
+	if key == "" || len(key) > 2048 {
+		panic(fmt.Sprintf("awstest: the key %q", key))
+	}
+	return key
+}
+
+func consistent(in request) {
+	if !in.ConsistentRead {
 		panic("awstest: a read that is not consistent")
 	}
-	if item := s.items[key]; item != nil {
-		return map[string]any{"Item": item}
-	}
-	return map[string]any{}
 }
 
-func (s *Server) putItem(in request, _ Fault) any {
-	key, ok := s.keyOf(in.Item)
-	if !ok {
-		return invalid("One or more parameter values were invalid: Missing the key in the item")
+func (s *Server) getItem(in request) answer {
+	consistent(in)
+	if item := s.items[s.keyOf(in.Key)]; item != nil {
+		return answered(map[string]any{"Item": item})
 	}
-	item := s.items[key]
-	var holds bool
+	return answered(nil)
+}
+
+func (s *Server) putItem(in request) answer {
+	key := s.keyOf(in.Item)
+	item, holds := s.items[key], false
 	switch name, value, compares := strings.Cut(in.ConditionExpression, " = "); {
 	case compares:
 		holds = item != nil && text(item[in.ExpressionAttributeNames[name]]) == text(in.ExpressionAttributeValues[value])
-	case in.ConditionExpression == "attribute_not_exists(#key)" && in.ExpressionAttributeNames["#key"] == s.table.Key:
+	case in.ConditionExpression == "attribute_not_exists(#key)" && in.ExpressionAttributeNames["#key"] == "key":
 		holds = item == nil
 	default:
 		panic("awstest: the condition " + in.ConditionExpression)
 	}
 	if !holds {
-		return refusal(http.StatusBadRequest, "ConditionalCheckFailedException", "The conditional request failed")
+		return refusal("ConditionalCheckFailedException", "The conditional request failed")
 	}
 	s.items[key] = in.Item
-	s.replaced++
-	return map[string]any{}
+	return answered(nil)
 }
 
-func (s *Server) batchGetItem(in request, fault Fault) any {
-	asked := in.RequestItems[s.name]
-	if !asked.ConsistentRead {
-		panic("awstest: a read that is not consistent")
-	}
-	if len(asked.Keys) > 100 {
-		return invalid("Too many items requested for the BatchGetItem call")
-	}
-	found, seen := []any{}, map[string]bool{}
-	unread := map[string]any{}
-	for i, k := range asked.Keys {
-		key, ok := s.keyOf(k)
-		if !ok || seen[key] {
-			return invalid("Provided list of item keys contains duplicates")
+func (s *Server) batchGetItem(in request, fault Fault) answer {
+	consistent(in)
+	found, unread, seen := []any{}, map[string]any{}, map[string]bool{}
+	for i, k := range in.Keys {
+		key := s.keyOf(k)
+		if seen[key] || i == 100 {
+			return refusal("ValidationException", "Provided list of item keys contains duplicates, or more than 100")
 		}
 		seen[key] = true
 		if i > 0 && fault.Rests {
-			unread[s.name] = map[string]any{"ConsistentRead": true, "Keys": asked.Keys[i:]}
+			unread[s.name] = map[string]any{"ConsistentRead": true, "Keys": in.Keys[i:]}
 			break
 		}
 		if item := s.items[key]; item != nil {
 			found = append(found, item)
 		}
 	}
-	return map[string]any{"Responses": map[string]any{s.name: found}, "UnprocessedKeys": unread}
+	return answered(map[string]any{"Responses": map[string]any{s.name: found}, "UnprocessedKeys": unread})
 }
 
 // scan reads Limit items, and then leaves out those that the filter is not of.
-func (s *Server) scan(in request, _ Fault) any {
-	name, _ := strings.CutPrefix(in.FilterExpression, "begins_with(")
-	if name != "#key, :prefix)" || in.ExpressionAttributeNames["#key"] != s.table.Key || !in.ConsistentRead {
-		panic("awstest: the scan " + in.FilterExpression)
+func (s *Server) scan(in request) answer {
+	consistent(in)
+	if in.FilterExpression != "begins_with(#key, :prefix)" || in.ExpressionAttributeNames["#key"] != "key" {
+		panic("awstest: the filter " + in.FilterExpression)
 	}
-	found, out := []any{}, map[string]any{}
-	read := 0
+	found, out, read := []any{}, map[string]any{}, 0
 	for _, key := range slices.Sorted(maps.Keys(s.items)) {
-		if key <= text(in.ExclusiveStartKey[s.table.Key]) {
+		if key <= text(in.ExclusiveStartKey["key"]) {
 			continue
 		}
 		if read++; strings.HasPrefix(key, text(in.ExpressionAttributeValues[":prefix"])) {
 			found = append(found, s.items[key])
 		}
 		if read == in.Limit {
-			out["LastEvaluatedKey"] = map[string]any{s.table.Key: map[string]any{"S": key}}
+			out["LastEvaluatedKey"] = map[string]any{"key": map[string]any{"S": key}}
 			break
 		}
 	}
 	out["Items"] = found
-	return out
-}
-
-func (s *Server) describe(request, Fault) any {
-	schema := []map[string]string{{"AttributeName": s.table.Key, "KeyType": "HASH"}}
-	types := []map[string]string{{"AttributeName": s.table.Key, "AttributeType": "S"}}
-	if s.table.Range != "" {
-		schema = append(schema, map[string]string{"AttributeName": s.table.Range, "KeyType": "RANGE"})
-		types = append(types, map[string]string{"AttributeName": s.table.Range, "AttributeType": "S"})
-	}
-	var replicas []map[string]string
-	for _, region := range s.table.Replicas {
-		replicas = append(replicas, map[string]string{"RegionName": region})
-	}
-	table := map[string]any{"TableName": s.name, "TableStatus": "ACTIVE", "KeySchema": schema, "AttributeDefinitions": types, "Replicas": replicas}
-	if s.table.Strong {
-		table["MultiRegionConsistency"] = "STRONG"
-	}
-	return map[string]any{"Table": table}
-}
-
-func (s *Server) describeTTL(request, Fault) any {
-	if s.table.TTL == "" {
-		return map[string]any{"TimeToLiveDescription": map[string]string{"TimeToLiveStatus": "DISABLED"}}
-	}
-	return map[string]any{"TimeToLiveDescription": map[string]string{"TimeToLiveStatus": "ENABLED", "AttributeName": s.table.TTL}}
+	return answered(out)
 }
