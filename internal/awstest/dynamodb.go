@@ -104,7 +104,7 @@ func (s *Server) getItem(in request) answer {
 	if item := s.items[s.keyOf(in.Key)]; item != nil {
 		return answered(map[string]any{"Item": item})
 	}
-	return answered(nil)
+	return answered(map[string]any{})
 }
 
 func (s *Server) putItem(in request) answer {
@@ -122,7 +122,7 @@ func (s *Server) putItem(in request) answer {
 		return refusal("ConditionalCheckFailedException", "The conditional request failed")
 	}
 	s.items[key] = in.Item
-	return answered(nil)
+	return answered(map[string]any{})
 }
 
 func (s *Server) batchGetItem(in request, fault Fault) answer {
