@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -37,7 +38,7 @@ func open(t locktest.TB, url string) *Backend {
 
 func TestConformance(t *testing.T) {
 	s := awstest.DynamoDB(t, "locks")
-	locktest.Run(t, locktest.Fixture{TTL: 2 * locktest.DefaultTTL, Skip: locktest.Brief, Open: func(t locktest.TB) locktest.Service {
+	locktest.Run(t, locktest.Fixture{TTL: 2 * locktest.DefaultTTL, Skip: heavy, Open: func(t locktest.TB) locktest.Service {
 		proxy := testproc.NewProxy(t, s.Addr)
 		direct := open(t, s.TableURL(s.Addr))
 		return locktest.Service{
@@ -51,6 +52,15 @@ func TestConformance(t *testing.T) {
 			Cut: proxy.Stall,
 		}
 	}})
+}
+
+// heavy says which cases are long: those that send thousands of requests, each of which takes the SDK half a millisecond of a processor.
+func heavy(c locktest.Case) string {
+	many := strings.Contains(c.Name, "under load") || strings.Contains(c.Name, "at any time") || c.Name == "keys do not touch each other"
+	if testing.Short() && many {
+		return "sends thousands of requests; go test without -short runs this"
+	}
+	return ""
 }
 
 // expire has the owners of a lock be dead. Its queue stays.

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"time"
-	"unicode/utf8"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -34,49 +33,27 @@ const Format = register.Format
 // Client returns the client of the table.
 func (b *Backend) Client() *dynamodb.Client { return b.store.client }
 
-// Enter implements distributed.Backend. distributed.ErrInvalidKey: DynamoDB allows no such key.
-func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
-	if len(req.Key) > mostKey || !utf8.ValidString(req.Key) {
-		return nil, nil, keyless.Errorf("dynamolock: %w: want UTF-8 of at most %d bytes", distributed.ErrInvalidKey, mostKey)
-	}
-	return b.Backend.Enter(ctx, req)
-}
-
 // Close implements distributed.Backend.
 func (b *Backend) Close() error {
-	err := b.Backend.Close()
-	if b.store.idle != nil {
-		b.store.idle()
-	}
-	return err
+	defer b.store.idle()
+	return b.Backend.Close()
 }
 
 // store is a table as a register.Store.
 type store struct {
 	table  string
 	client *dynamodb.Client
-	idle   func() // closes the connections of a client of our own; nil: it is the caller's
+	idle   func() // closes the connections of a client of our own
 }
 
-var (
-	_ register.Many   = (*store)(nil)
-	_ register.Lister = (*store)(nil)
-	_ register.Pinger = (*store)(nil)
-)
+var _, _, _ = register.Many((*store)(nil)), register.Lister((*store)(nil)), register.Pinger((*store)(nil))
 
-const (
-	// The attributes of an item: the lock's key, a version, the document, and the time in seconds since 1970 when it may be forgotten.
-	keyName, versionName, documentName, ExpiresName = "key", "version", "document", "expires"
-	// mostKey is DynamoDB's.
-	mostKey = 2048
-	// exchangeTime bounds an exchange with a service that is silent.
-	exchangeTime = 2 * time.Second
-)
+// The attributes of an item: the lock's key, a version, the document, and the time in seconds since 1970 when it may be forgotten.
+const keyName, versionName, documentName, expiresName = "key", "version", "document", "expires"
 
-// bounded begins an exchange, which goes on when its caller has left: a write that is broken off may have been carried out.
-func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), exchangeTime)
-}
+// exchangeTime bounds an exchange with a service that is silent. It goes on when its caller has left: a write that is broken off may have been
+// carried out.
+const exchangeTime = 2 * time.Second
 
 // once has the client send no request twice. If the first copy of a conditional write was carried out and its answer lost, the second finds
 // another version, as if nothing had been written. So an answer that is lost is an error, and package register looks for its claim by the id.
@@ -99,7 +76,7 @@ func documentOf(i item) register.Document {
 
 // Get implements register.Store.
 func (s *store) Get(ctx context.Context, key string) (register.Document, error) {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), exchangeTime)
 	defer cancel()
 	out, err := s.client.GetItem(ctx, &dynamodb.GetItemInput{TableName: &s.table, Key: item{keyName: text(key)}, ConsistentRead: aws.Bool(true)}, once)
 	if err != nil {
@@ -110,7 +87,7 @@ func (s *store) Get(ctx context.Context, key string) (register.Document, error) 
 
 // GetMany implements register.Many. What DynamoDB has left out is read the next time.
 func (s *store) GetMany(ctx context.Context, keys []string) (map[string]register.Document, error) {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), exchangeTime)
 	defer cancel()
 	asked, docs := types.KeysAndAttributes{ConsistentRead: aws.Bool(true)}, map[string]register.Document{}
 	for _, key := range keys {
@@ -138,7 +115,7 @@ func (s *store) Put(ctx context.Context, key string, data []byte, from register.
 	version := rand.Text()
 	in := &dynamodb.PutItemInput{TableName: &s.table, Item: item{
 		keyName: text(key), versionName: text(version), documentName: text(string(data)),
-		ExpiresName: &types.AttributeValueMemberN{Value: strconv.FormatInt(time.Now().Add(keep).Unix()+1, 10)},
+		expiresName: &types.AttributeValueMemberN{Value: strconv.FormatInt(time.Now().Add(keep).Unix()+1, 10)},
 	}}
 	if from == "" {
 		in.ConditionExpression, in.ExpressionAttributeNames = aws.String("attribute_not_exists(#key)"), map[string]string{"#key": keyName}
@@ -146,7 +123,7 @@ func (s *store) Put(ctx context.Context, key string, data []byte, from register.
 		in.ConditionExpression, in.ExpressionAttributeNames = aws.String("#version = :from"), map[string]string{"#version": versionName}
 		in.ExpressionAttributeValues = item{":from": text(string(from))}
 	}
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), exchangeTime)
 	defer cancel()
 	if _, err := s.client.PutItem(ctx, in, once); err != nil {
 		return "", failed(err, "dynamodb:PutItem")
@@ -156,7 +133,7 @@ func (s *store) Put(ctx context.Context, key string, data []byte, from register.
 
 // List implements register.Lister. DynamoDB reads limit items, and leaves out those of other prefixes. The cursor is the last key that was read.
 func (s *store) List(ctx context.Context, prefix, cursor string, limit int) (page []register.Keyed, next string, err error) {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), exchangeTime)
 	defer cancel()
 	in := &dynamodb.ScanInput{
 		TableName: &s.table, ConsistentRead: aws.Bool(true), Limit: aws.Int32(int32(limit)), FilterExpression: aws.String("begins_with(#key, :prefix)"),
@@ -177,7 +154,7 @@ func (s *store) List(ctx context.Context, prefix, cursor string, limit int) (pag
 
 // Ping implements register.Pinger. It looks at the table, and tries a write that conflicts, so that nothing is written.
 func (s *store) Ping(ctx context.Context) error {
-	describing, cancel := bounded(ctx)
+	describing, cancel := context.WithTimeout(context.WithoutCancel(ctx), exchangeTime)
 	defer cancel()
 	out, err := s.client.DescribeTable(describing, &dynamodb.DescribeTableInput{TableName: &s.table}, once)
 	if err != nil {

@@ -29,7 +29,7 @@ func New(client *dynamodb.Client, table string) (*Backend, error) {
 	case !tableName.MatchString(table):
 		return nil, fmt.Errorf("dynamolock: the table %q: want 3 to 255 letters, digits, . _ and -", table)
 	}
-	s := &store{table: table, client: client}
+	s := &store{table: table, client: client, idle: func() {}}
 	return &Backend{register.New("dynamolock", s), s}, nil
 }
 

@@ -22,27 +22,22 @@ import (
 	"github.com/wllock/wllock/internal/openurl"
 )
 
-var (
-	bucketName = regexp.MustCompile(`^[A-Za-z0-9._-]{3,63}$`)
-	// folderName leaves room for the name of a key in S3's 1024 bytes.
-	folderName = regexp.MustCompile(`^[A-Za-z0-9._/-]{0,128}$`)
-)
+// bucketAndFolder leave room for the name of a key in S3's 1024 bytes.
+var bucketAndFolder = regexp.MustCompile(`^[A-Za-z0-9._-]{3,63}/[A-Za-z0-9._/-]{0,128}$`)
 
 // New returns a Backend over a client, which stays the caller's. It asks nothing yet. The names of all objects begin with folder and a slash, or
 // folder is "". The client's retries are not used.
 func New(client *s3.Client, bucket, folder string) (*Backend, error) {
-	folder = strings.Trim(folder, "/")
+	if folder = strings.Trim(folder, "/"); folder != "" {
+		folder += "/"
+	}
 	switch {
 	case client == nil:
 		return nil, errors.New("s3lock: the client is nil")
-	case !bucketName.MatchString(bucket):
-		return nil, fmt.Errorf("s3lock: the bucket %q: want 3 to 63 letters, digits, . _ and -", bucket)
-	case !folderName.MatchString(folder):
-		return nil, fmt.Errorf("s3lock: the folder %q: want at most 128 letters, digits, . _ / and -", folder)
-	case folder != "":
-		folder += "/"
+	case !bucketAndFolder.MatchString(bucket + "/" + folder):
+		return nil, fmt.Errorf("s3lock: the bucket %q and folder %q: want 3 to 63, and at most 127, letters, digits and . _ - (and / in the folder)", bucket, folder)
 	}
-	s := &store{client: client, bucket: bucket, folder: folder}
+	s := &store{client: client, bucket: bucket, folder: folder, idle: func() {}}
 	return &Backend{register.New("s3lock", s), s}, nil
 }
 

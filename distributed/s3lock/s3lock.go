@@ -40,11 +40,8 @@ func (b *Backend) Client() *s3.Client { return b.store.client }
 
 // Close implements distributed.Backend.
 func (b *Backend) Close() error {
-	err := b.Backend.Close()
-	if b.store.idle != nil {
-		b.store.idle()
-	}
-	return err
+	defer b.store.idle()
+	return b.Backend.Close()
 }
 
 // store is a bucket as a register.Store.
@@ -52,21 +49,14 @@ type store struct {
 	client *s3.Client
 	bucket string
 	folder string // begins the names of all objects
-	idle   func() // closes the connections of a client of our own; nil: it is the caller's
+	idle   func() // closes the connections of a client of our own
 }
 
-var (
-	_ register.Lister = (*store)(nil)
-	_ register.Pinger = (*store)(nil)
-)
+var _, _ = register.Lister((*store)(nil)), register.Pinger((*store)(nil))
 
-// exchangeTime bounds an exchange with a service that is silent.
+// exchangeTime bounds an exchange with a service that is silent. It goes on when its caller has left: a write that is broken off may have been
+// carried out.
 const exchangeTime = 2 * time.Second
-
-// bounded begins an exchange, which goes on when its caller has left: a write that is broken off may have been carried out.
-func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), exchangeTime)
-}
 
 // once has the client send no request twice. If the first copy of a conditional write was carried out and its answer lost, the second is
 // answered 412, as if nothing had been written. So an answer that is lost is an error, and package register looks for its claim by the id.
@@ -105,7 +95,7 @@ func (s *store) Get(ctx context.Context, key string) (register.Document, error) 
 
 // read returns the object of this name.
 func (s *store) read(ctx context.Context, name string) (found register.Keyed, err error) {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), exchangeTime)
 	defer cancel()
 	out, err := s.client.GetObject(ctx, &s3.GetObjectInput{Bucket: &s.bucket, Key: &name}, once)
 	if err != nil {
@@ -135,33 +125,25 @@ func (s *store) Put(ctx context.Context, key string, data []byte, from register.
 	} else {
 		in.IfMatch = aws.String(string(from))
 	}
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), exchangeTime)
 	defer cancel()
 	out, err := s.client.PutObject(ctx, in, once)
 	if err != nil {
-		return "", failed(err, "s3:PutObject")
+		return "", failed(err, "s3:PutObject, and s3:GetObject for If-Match")
 	}
 	return register.Version(aws.ToString(out.ETag)), nil
 }
 
-const (
-	// trialKey is no lock's: a key of a caller begins with the name of a system.
-	trialKey = "wllock-trial"
-	// noVersion is none of an object's.
-	noVersion = `"00000000000000000000000000000000"`
-)
+// trialKey is no lock's: a key of a caller begins with the name of a system. noVersion is none of an object's.
+const trialKey, noVersion = "wllock-trial", `"00000000000000000000000000000000"`
 
 // Ping implements register.Pinger. It tries that the bucket compares: services that are like S3 may take the conditions, and ignore them.
 func (s *store) Ping(ctx context.Context) error {
-	try := func(from register.Version) error {
-		_, err := s.Put(ctx, trialKey, []byte(`{}`), from, 0)
-		return err
-	}
-	if err := try(""); err != nil && !errors.Is(err, register.ErrConflict) {
+	if _, err := s.Put(ctx, trialKey, []byte(`{}`), "", 0); err != nil && !errors.Is(err, register.ErrConflict) {
 		return err
 	}
 	for header, from := range map[string]register.Version{"If-None-Match": "", "If-Match": noVersion} {
-		switch err := try(from); {
+		switch _, err := s.Put(ctx, trialKey, []byte(`{}`), from, 0); {
 		case err == nil:
 			why := keyless.Errorf("the bucket %s ignores %s: two holders would be possible", s.bucket, header)
 			return distributed.Unavailable("s3lock", why, distributed.ErrRefused)
@@ -173,16 +155,12 @@ func (s *store) Ping(ctx context.Context) error {
 	return err
 }
 
-// mostRead objects of a page are read at a time.
-const mostRead = 16
-
-// List implements register.Lister. The cursor is the service's.
+// List implements register.Lister. The cursor is the service's. The objects of a page are read at a time, so it has 16 at most.
 func (s *store) List(ctx context.Context, prefix, cursor string, limit int) ([]register.Keyed, string, error) {
-	listing, cancel := bounded(ctx)
+	listing, cancel := context.WithTimeout(context.WithoutCancel(ctx), exchangeTime)
 	defer cancel()
-	in := &s3.ListObjectsV2Input{
-		Bucket: &s.bucket, MaxKeys: aws.Int32(int32(limit)), Prefix: aws.String(strings.TrimSuffix(s.name(prefix), ".json")),
-	}
+	begin := strings.TrimSuffix(s.name(prefix), ".json")
+	in := &s3.ListObjectsV2Input{Bucket: &s.bucket, Prefix: &begin, MaxKeys: aws.Int32(int32(min(limit, 16)))}
 	if cursor != "" {
 		in.ContinuationToken = &cursor
 	}
@@ -191,11 +169,9 @@ func (s *store) List(ctx context.Context, prefix, cursor string, limit int) ([]r
 		return nil, "", failed(err, "s3:ListBucket")
 	}
 	page, errs := make([]register.Keyed, len(out.Contents)), make([]error, len(out.Contents))
-	room := make(chan struct{}, mostRead)
 	var read sync.WaitGroup
 	for i, o := range out.Contents {
-		room <- struct{}{}
-		read.Go(func() { page[i], errs[i] = s.read(ctx, aws.ToString(o.Key)); <-room })
+		read.Go(func() { page[i], errs[i] = s.read(ctx, aws.ToString(o.Key)) })
 	}
 	read.Wait()
 	return page, aws.ToString(out.NextContinuationToken), errors.Join(errs...)
@@ -217,9 +193,7 @@ func failed(err error, rights string) error {
 		return register.ErrConflict
 	case code == "AccessDenied":
 		return distributed.Unavailable("s3lock", keyless.Errorf("the user lacks the right %s: %w", rights, err), distributed.ErrRefused)
-	case status == http.StatusRequestTimeout, status == http.StatusTooManyRequests, code == "RequestTimeout":
-		return distributed.Unavailable("s3lock", err)
-	case status >= http.StatusMultipleChoices && status < http.StatusInternalServerError: // SlowDown is 503
+	case status >= http.StatusMultipleChoices && status < http.StatusInternalServerError && status != http.StatusTooManyRequests: // SlowDown is 503
 		return distributed.Unavailable("s3lock", err, distributed.ErrRefused)
 	case errors.As(err, &network) && network.Op == "dial":
 		return distributed.Unavailable("s3lock", err, distributed.ErrUnreached)
