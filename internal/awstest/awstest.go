@@ -4,6 +4,7 @@ package awstest
 
 import (
 	"fmt"
+	"hash/crc32"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -122,6 +123,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case a.code != "":
 		a.text = fmt.Sprintf(`<?xml version="1.0"?><Error><Code>%s</Code><Message>%s</Message></Error>`, a.code, a.text)
 	}
+	w.Header().Set("X-Amz-Crc32", fmt.Sprint(crc32.ChecksumIEEE([]byte(a.text)))) // DynamoDB's
 	w.WriteHeader(max(a.status, http.StatusOK))
 	_, _ = w.Write([]byte(a.text))
 }
