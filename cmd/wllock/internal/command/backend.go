@@ -15,9 +15,11 @@ import (
 	"github.com/wllock/wllock/cmd/wllock/internal/doctor"
 	"github.com/wllock/wllock/config"
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/dynamolock"
 	"github.com/wllock/wllock/distributed/etcdlock"
 	"github.com/wllock/wllock/distributed/memcachelock"
 	"github.com/wllock/wllock/distributed/natslock"
+	"github.com/wllock/wllock/distributed/s3lock"
 	"github.com/wllock/wllock/distributed/sqllock/mysql"
 	"github.com/wllock/wllock/distributed/sqllock/postgres"
 	"github.com/wllock/wllock/distributed/sqllock/sqlite"
@@ -57,6 +59,7 @@ func (a *app) settings(c *cli.Command, system string) (config.Config, error) {
 
 // withOpeners adds the backends that are modules of their own.
 func withOpeners(c config.Config) config.Config {
+	c = c.WithOpener("s3", s3lock.Opener()).WithOpener("dynamodb", dynamolock.Opener())
 	c = c.WithOpener("postgres", postgres.Opener()).WithOpener("mysql", mysql.Opener()).WithOpener("sqlite", sqlite.Opener())
 	for _, secure := range []string{"", "s"} {
 		c = c.WithOpener("etcd"+secure, etcdlock.Opener()).WithOpener("zk"+secure, zklock.Opener()).WithOpener("nats"+secure, natslock.Opener()).

@@ -163,6 +163,10 @@ func serverOf(scheme string) func(context.Context, *patient) {
 		return natsServers
 	case "memcached", "memcacheds":
 		return memcached
+	case "s3":
+		return bucket
+	case "dynamodb":
+		return dynamoTable
 	}
 	return redisServers
 }
