@@ -4,7 +4,7 @@
 //	locker, err := wllock.New("order", backend, wllock.WithOwnedBackend())
 //
 // Each lock is one item, which is replaced if it still has the version that was read. Package driver/register says what is in it. All reads are
-// consistent. Waiters read it again and again: DynamoDB tells nobody of changes in time.
+// consistent. A process that waits reads it again and again, since DynamoDB tells of no changes.
 //
 // # What it needs
 //
@@ -14,7 +14,8 @@
 //	  --attribute-definitions AttributeName=key,AttributeType=S --key-schema AttributeName=key,KeyType=HASH
 //	aws dynamodb update-time-to-live --table-name locks --time-to-live-specification Enabled=true,AttributeName=expires
 //
-// The rights dynamodb:DescribeTable, GetItem, BatchGetItem and PutItem for the table, and for wllock ls and top Scan.
+// The rights dynamodb:DescribeTable, GetItem, BatchGetItem and PutItem for the table, Scan for wllock ls and top, and DescribeTimeToLive for wllock doctor, if it
+// may have that.
 //
 // # What stays
 //

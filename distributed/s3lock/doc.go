@@ -4,13 +4,14 @@
 //	locker, err := wllock.New("order", backend, wllock.WithOwnedBackend(), wllock.WithLeaseTTL(15*time.Second))
 //
 // Each lock is one object, folder/system:name:key.json, which is replaced if it still has the ETag that was read. Package driver/register says
-// what is in it. Waiters read it again and again: S3 tells nobody of changes.
+// what is in it. A process that waits reads it again and again, since S3 tells of no changes.
 //
 // # What it needs
 //
 // A general purpose bucket in one region, or a service that compares If-Match and If-None-Match as S3 does. Ping tries that with an object
 // of its own, wllock-trial.json, and refuses a bucket that does not. The rights s3:GetObject and s3:PutObject for the objects, and s3:ListBucket
-// for the bucket: without that S3 answers 403 for an object that is absent.
+// for the bucket: without that S3 answers 403 for an object that is absent. wllock doctor also uses s3:GetBucketVersioning and
+// s3:GetLifecycleConfiguration, if it may.
 //
 // # What stays
 //

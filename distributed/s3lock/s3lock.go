@@ -64,7 +64,7 @@ func once(o *s3.Options) { o.Retryer = aws.NopRetryer{} }
 
 // object is what a bucket has under a name.
 //
-// Its ETag is the Version. S3 makes that of the content alone, and a lock returns to an earlier content: when a waiter leaves, for one.
+// Its ETag is the Version. S3 makes that of the content alone, and a lock returns to an earlier content: when a process that waits leaves, for one.
 // A write that was meant for the earlier one must not find its version again. So each write has a random number.
 type object struct {
 	Key      string          `json:"key"`   // its name may be a part of it only

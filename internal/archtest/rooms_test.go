@@ -82,6 +82,7 @@ const (
 	redisClient     = "github.com/redis/go-redis/v9"
 	etcdClient      = "go.etcd.io/etcd/client/v3"
 	natsClient      = "github.com/nats-io/nats.go"
+	awsClient       = "github.com/aws/aws-sdk-go-v2"
 	postgresClient  = "github.com/jackc/pgx/v5"
 	mysqlClient     = "github.com/go-sql-driver/mysql"
 	sqlite          = "modernc.org/sqlite"
@@ -106,6 +107,8 @@ var outsides = map[string]outside{
 	"distributed/memcachelock":     {imports: []string{memcachedClient}},
 	"distributed/etcdlock":         {imports: []string{"go.etcd.io/etcd/api/v3", etcdClient, "google.golang.org/grpc", "go.uber.org/zap"}},
 	"distributed/natslock":         {imports: []string{natsClient}},
+	"distributed/s3lock":           {imports: []string{awsClient, "github.com/aws/smithy-go"}},
+	"distributed/dynamolock":       {imports: []string{awsClient, "github.com/aws/smithy-go"}},
 	"distributed/sqllock":          {},
 	"distributed/sqllock/postgres": {imports: []string{postgresClient}},
 	"distributed/sqllock/mysql":    {imports: []string{mysqlClient}},
@@ -133,6 +136,7 @@ var outsides = map[string]outside{
 	"cmd/wllock": {program: true, imports: []string{
 		redisClient, zookeeperClient, natsClient, "github.com/urfave/cli/v3", "golang.org/x/sys", "golang.org/x/term", sqlite,
 		etcdClient, "go.uber.org/zap", "google.golang.org/grpc", // of the etcd client
+		awsClient,
 	}},
 	"example": {program: true, imports: []string{
 		sqlite, mysqlClient, postgresClient, "github.com/mattn/go-isatty", otel, "github.com/prometheus/client_golang",
