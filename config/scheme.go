@@ -20,6 +20,7 @@ var moduleSchemes = map[string]string{
 	"postgres": "distributed/sqllock/postgres", "postgresql": "distributed/sqllock/postgres",
 	"mysql": "distributed/sqllock/mysql", "sqlite": "distributed/sqllock/sqlite",
 	"memcached": "distributed/memcachelock", "memcacheds": "distributed/memcachelock",
+	"s3": "distributed/s3lock", "dynamodb": "distributed/dynamolock",
 }
 
 var backendAllowed = "scheme://[user:password@]host[:port][/path][?options], user and password percent-encoded; schemes: " +

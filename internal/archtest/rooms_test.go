@@ -83,6 +83,7 @@ const (
 	etcdClient      = "go.etcd.io/etcd/client/v3"
 	natsClient      = "github.com/nats-io/nats.go"
 	kubeClient      = "k8s.io/client-go"
+	awsClient       = "github.com/aws/aws-sdk-go-v2"
 	postgresClient  = "github.com/jackc/pgx/v5"
 	mysqlClient     = "github.com/go-sql-driver/mysql"
 	sqlite          = "modernc.org/sqlite"
@@ -108,6 +109,8 @@ var outsides = map[string]outside{
 	"distributed/etcdlock":         {imports: []string{"go.etcd.io/etcd/api/v3", etcdClient, "google.golang.org/grpc", "go.uber.org/zap"}},
 	"distributed/kubelock":         {imports: []string{kubeClient, "k8s.io/api/coordination/v1", "k8s.io/apimachinery"}},
 	"distributed/natslock":         {imports: []string{natsClient}},
+	"distributed/s3lock":           {imports: []string{awsClient, "github.com/aws/smithy-go"}},
+	"distributed/dynamolock":       {imports: []string{awsClient, "github.com/aws/smithy-go"}},
 	"distributed/sqllock":          {},
 	"distributed/sqllock/postgres": {imports: []string{postgresClient}},
 	"distributed/sqllock/mysql":    {imports: []string{mysqlClient}},
@@ -135,6 +138,7 @@ var outsides = map[string]outside{
 	"cmd/wllock": {program: true, imports: []string{
 		redisClient, zookeeperClient, natsClient, "github.com/urfave/cli/v3", "golang.org/x/sys", "golang.org/x/term", sqlite,
 		etcdClient, "go.uber.org/zap", "google.golang.org/grpc", // of the etcd client
+		awsClient,
 	}},
 	"example": {program: true, imports: []string{
 		sqlite, mysqlClient, postgresClient, "github.com/mattn/go-isatty", otel, "github.com/prometheus/client_golang",

@@ -180,14 +180,16 @@ func (w *wire) interval(now time.Time) time.Duration {
 func (d half) Look(ctx context.Context, some []*attempt) {
 	a := some[0]
 	w := &a.Wire
+	if a.Waiting() {
+		w.asking <- struct{}{}
+		defer func() { <-w.asking }()
+	}
 	news := w.news.Swap(nil)
-	if !a.Waiting() {
+	if !a.Waiting() { // any more: a Drop may have come first
 		d.notice(a, news)
 		a.LookIn(driver.Never)
 		return
 	}
-	w.asking <- struct{}{}
-	defer func() { <-w.asking }()
 	if time.Since(w.began) > watchAfter {
 		d.watch(a)
 	}

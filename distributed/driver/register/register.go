@@ -94,8 +94,23 @@ func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distribut
 	return b.client.Enter(ctx, req)
 }
 
-// Ping implements distributed.Backend: it locks and releases a random key.
-func (b *Backend) Ping(ctx context.Context) error { return b.PingKey(ctx, rand.Text()) }
+// Ping implements distributed.Backend: it asks a Pinger, or locks and releases a random key.
+func (b *Backend) Ping(ctx context.Context) error {
+	p, ok := b.store.(Pinger)
+	if !ok {
+		return b.PingKey(ctx, rand.Text())
+	}
+	answer := make(chan error, 1)
+	if !b.client.Go(func() { answer <- p.Ping(ctx) }) {
+		return distributed.ErrClosed
+	}
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return distributed.Unavailable(b.name, ctx.Err())
+	}
+}
 
 // PingKey locks and releases a key, at the server that has it. No answer is too slow for the TTL.
 func (b *Backend) PingKey(ctx context.Context, key string) error {

@@ -13,7 +13,7 @@ import (
 // Their errors match distributed.ErrUnavailable. ErrConflict, distributed.ErrRefused and distributed.ErrUnreached say that nothing was
 // changed. After any other it may have been, or may still be.
 //
-// What else a service can do are optional abilities: Deleter, Many, Watcher, Lister, Numberer, Spread.
+// What else a service can do are optional abilities: Deleter, Many, Watcher, Lister, Numberer, Pinger, Spread.
 type Store interface {
 	// Get reads a document. One that is absent is the zero Document.
 	Get(ctx context.Context, key string) (Document, error)
@@ -72,6 +72,13 @@ type Numberer interface {
 	Deleter
 	// Number returns the number of a version: from 1, and larger than those of all writes of the key before, also of removed documents.
 	Number(v Version) (int64, error)
+}
+
+// Pinger is a Store with a Ping of its own. Without it Ping locks and releases a random key, whose document may stay.
+type Pinger interface {
+	Store
+	// Ping returns nil if the service can do its work. It is bounded as all exchanges.
+	Ping(ctx context.Context) error
 }
 
 // Spread is a Store whose keys lie on several servers, of which one may be silent alone.

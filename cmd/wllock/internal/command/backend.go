@@ -15,10 +15,12 @@ import (
 	"github.com/wllock/wllock/cmd/wllock/internal/doctor"
 	"github.com/wllock/wllock/config"
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/dynamolock"
 	"github.com/wllock/wllock/distributed/etcdlock"
 	"github.com/wllock/wllock/distributed/kubelock"
 	"github.com/wllock/wllock/distributed/memcachelock"
 	"github.com/wllock/wllock/distributed/natslock"
+	"github.com/wllock/wllock/distributed/s3lock"
 	"github.com/wllock/wllock/distributed/sqllock/mysql"
 	"github.com/wllock/wllock/distributed/sqllock/postgres"
 	"github.com/wllock/wllock/distributed/sqllock/sqlite"
@@ -60,6 +62,7 @@ func (a *app) settings(c *cli.Command, system string) (config.Config, error) {
 func withOpeners(c config.Config) config.Config {
 	c = c.WithOpener("postgres", postgres.Opener()).WithOpener("mysql", mysql.Opener()).WithOpener("sqlite", sqlite.Opener()).
 		WithOpener("kubernetes", kubelock.Opener())
+	c = c.WithOpener("s3", s3lock.Opener()).WithOpener("dynamodb", dynamolock.Opener())
 	for _, secure := range []string{"", "s"} {
 		c = c.WithOpener("etcd"+secure, etcdlock.Opener()).WithOpener("zk"+secure, zklock.Opener()).WithOpener("nats"+secure, natslock.Opener()).
 			WithOpener("memcached"+secure, openurl.Opener(memcachelock.Open, nil))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wllock/wllock/internal/awstest"
 	"github.com/wllock/wllock/internal/dbtest"
 	"github.com/wllock/wllock/internal/etcdtest"
 	"github.com/wllock/wllock/internal/redistest"
@@ -31,6 +32,8 @@ var backends = map[string]func(*testing.T) string{
 		return url
 	},
 	"nats":     func(t *testing.T) string { return natsServer(t, true) },
+	"s3":       func(t *testing.T) string { s := awstest.S3(t, "bucket"); return s.BucketURL(s.Addr) },
+	"dynamodb": func(t *testing.T) string { s := awstest.DynamoDB(t, "locks"); return s.TableURL(s.Addr) },
 	"etcd":     func(t *testing.T) string { return "etcd://" + etcdtest.Start(t).Addr },
 	"postgres": func(t *testing.T) string { return dbtest.SharedPostgres(t).URL() },
 	"mysql":    func(t *testing.T) string { return dbtest.SharedMariaDB(t).URL() },
@@ -69,7 +72,7 @@ func TestLookOverBackends(t *testing.T) {
 // onBackend returns the environment for a backend that is ready.
 func onBackend(t *testing.T, url string) []string {
 	t.Helper()
-	env := shop(url, "WLLOCK_LEASE_TTL="+testTTL.String())
+	env := append(onAWS(url), "WLLOCK_LEASE_TTL="+testTTL.String())
 	switch scheme, _, _ := strings.Cut(url, "://"); scheme {
 	case "postgres", "mysql":
 		exits(t, 0, env, "migrate")

@@ -165,6 +165,10 @@ func serverOf(scheme string) func(context.Context, *patient) {
 		return memcached
 	case "kubernetes":
 		return kubernetes
+	case "s3":
+		return bucket
+	case "dynamodb":
+		return dynamoTable
 	}
 	return redisServers
 }

@@ -13,12 +13,14 @@ import (
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/config"
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/dynamolock"
 	"github.com/wllock/wllock/distributed/etcdlock"
 	"github.com/wllock/wllock/distributed/kubelock"
 	"github.com/wllock/wllock/distributed/memcachelock"
 	"github.com/wllock/wllock/distributed/natslock"
 	"github.com/wllock/wllock/distributed/redislock"
 	"github.com/wllock/wllock/distributed/redlock"
+	"github.com/wllock/wllock/distributed/s3lock"
 	"github.com/wllock/wllock/distributed/sqllock"
 	"github.com/wllock/wllock/distributed/zklock"
 )
@@ -125,6 +127,10 @@ func (p *patient) opening(err error) Finding {
 		f.Mend = "start more replicas, mend their connections, or set WLLOCK_REDIS_REPLICA_ACKS lower"
 	case strings.Contains(text, "want a Role"):
 		f.Mend = "kubectl apply the Role of docs/backends.md in that namespace, and a RoleBinding to that user"
+	case strings.Contains(text, "lacks the right"):
+		f.Mend = "add the right to the policy of the role or user that connects: docs/backends.md"
+	case strings.Contains(text, "get credentials"):
+		f.Mend = "give credentials in one of the places where the AWS SDK looks, such as AWS_PROFILE, or a role of the machine"
 	case isAway(err):
 		f.Mend = "start the server, or correct host and port of WLLOCK_BACKEND"
 	case isSilent(err):
@@ -173,6 +179,10 @@ func (p *patient) formats() {
 		format = kubelock.Format
 	case "memcached", "memcacheds":
 		format = memcachelock.Format
+	case "s3":
+		format = s3lock.Format
+	case "dynamodb":
+		format = dynamolock.Format
 	case "redlock", "redlocks":
 		format = redlock.Format
 	}
