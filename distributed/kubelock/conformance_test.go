@@ -26,7 +26,7 @@ func open(t locktest.TB, s *kubetest.Server, addr string) *Backend {
 }
 
 // suiteTTL leaves a machine with much load time for TLS and HTTP/2 on both sides, which are both here.
-const suiteTTL = 3 * locktest.DefaultTTL
+const suiteTTL = 5 * locktest.DefaultTTL
 
 func TestConformance(t *testing.T) {
 	locktest.Run(t, locktest.Fixture{TTL: suiteTTL, Open: func(t locktest.TB) locktest.Service {

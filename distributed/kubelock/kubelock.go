@@ -86,7 +86,7 @@ type store struct {
 	namespace string
 	client    rest.Interface
 	conns     *connrotation.Dialer // has the connections of client
-	heard     atomic.Int64         // when the latest exchange began that was answered, in Unix time in nanoseconds
+	heard     atomic.Int64         // when the latest answer came, in Unix time in nanoseconds
 	allowed   atomic.Bool          // Ping has found all rights
 
 	ctx     context.Context // ends with Close
@@ -95,11 +95,7 @@ type store struct {
 	reaped  atomic.Int64 // when reap began last, in Unix time in nanoseconds
 }
 
-var (
-	_ register.Numberer = (*store)(nil)
-	_ register.Watcher  = (*store)(nil)
-	_ register.Lister   = (*store)(nil)
-)
+var _, _, _ = register.Numberer(&store{}), register.Watcher(&store{}), register.Lister(&store{})
 
 const (
 	resource = "leases"
@@ -127,14 +123,13 @@ func (s *store) exchange(ctx context.Context, r *rest.Request, into runtime.Obje
 	if err == nil && into != nil {
 		err = result.Into(into)
 	}
-	switch status := apierrors.APIStatus(nil); {
-	case err == nil:
-		s.heard.Store(sent)
-		return nil
-	case errors.As(err, &status):
-		s.heard.Store(sent)
-	case errors.Is(err, context.DeadlineExceeded) && s.heard.Load() < sent: // HTTP/2 would go on with a connection that is dead
+	if status := apierrors.APIStatus(nil); err == nil || errors.As(err, &status) {
+		s.heard.Store(time.Now().UnixNano())
+	} else if errors.Is(err, context.DeadlineExceeded) && s.heard.Load() < sent { // HTTP/2 would go on with a connection that is dead
 		s.conns.CloseAll()
+	}
+	if err == nil {
+		return nil
 	}
 	return failed(err)
 }
@@ -176,10 +171,9 @@ func (s *store) Put(ctx context.Context, key string, data []byte, from register.
 	var lock struct{ Owners []struct{ Instance string } }
 	_ = json.Unmarshal(data, &lock) // of a session it has none
 	seconds, now := max(int32(keep/time.Second), 1), metav1.NowMicro()
-	l := coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: name(key), Labels: map[string]string{ownerLabel: owner}, Annotations: map[string]string{keyAnnotation: key, dataAnnotation: string(data)}},
-		Spec:       coordinationv1.LeaseSpec{RenewTime: &now, LeaseDurationSeconds: &seconds},
-	}
+	l := coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{RenewTime: &now, LeaseDurationSeconds: &seconds}}
+	l.Name, l.Labels = name(key), map[string]string{ownerLabel: owner}
+	l.Annotations = map[string]string{keyAnnotation: key, dataAnnotation: string(data)}
 	if len(lock.Owners) > 0 && lock.Owners[0].Instance != "" {
 		l.Spec.HolderIdentity = &lock.Owners[0].Instance
 	}
@@ -213,8 +207,7 @@ func (s *store) Watch(ctx context.Context, key string, changed func(register.Doc
 	ctx, cancel := context.WithTimeout(ctx, watchTime)
 	defer cancel()
 	var found coordinationv1.LeaseList
-	options := of(key)
-	if err := s.exchange(ctx, s.request(http.MethodGet).VersionedParams(&options, parameters), &found); err != nil {
+	if err := s.exchange(ctx, s.of(key), &found); err != nil {
 		return err
 	}
 	events, err := s.begin(ctx, key, found.ResourceVersion)
@@ -238,17 +231,16 @@ func (s *store) Watch(ctx context.Context, key string, changed func(register.Doc
 
 // begin begins a watch of what comes after a version.
 func (s *store) begin(ctx context.Context, key, after string) (watch.Interface, error) {
-	options := of(key)
-	options.Watch, options.ResourceVersion = true, after
-	events, err := s.request(http.MethodGet).VersionedParams(&options, parameters).Watch(ctx)
+	events, err := s.of(key).Param("watch", "true").Param("resourceVersion", after).Watch(ctx)
 	if err != nil {
 		return nil, failed(err)
 	}
 	return events, nil
 }
 
-func of(key string) metav1.ListOptions {
-	return metav1.ListOptions{FieldSelector: metav1.ObjectNameField + "=" + name(key)}
+// of is a request for a list of one Lease.
+func (s *store) of(key string) *rest.Request {
+	return s.request(http.MethodGet).Param("fieldSelector", metav1.ObjectNameField+"="+name(key))
 }
 
 // List implements register.Lister. The cursor is the server's.
@@ -263,8 +255,8 @@ func (s *store) List(ctx context.Context, prefix, cursor string, limit int) (pag
 }
 
 func (s *store) page(ctx context.Context, cursor string, limit int) (found coordinationv1.LeaseList, err error) {
-	options := metav1.ListOptions{LabelSelector: ownerLabel + "=" + owner, Limit: int64(limit), Continue: cursor}
-	err = s.exchange(ctx, s.request(http.MethodGet).VersionedParams(&options, parameters), &found)
+	r := s.request(http.MethodGet).Param("labelSelector", ownerLabel+"="+owner).Param("limit", strconv.Itoa(limit)).Param("continue", cursor)
+	err = s.exchange(ctx, r, &found)
 	return found, err
 }
 

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -22,16 +21,6 @@ import (
 	"github.com/wllock/wllock/internal/openurl"
 )
 
-// codecs know Leases alone: a scheme of all objects is some ten megabytes.
-var codecs, parameters = func() (serializer.CodecFactory, runtime.ParameterCodec) {
-	scheme := runtime.NewScheme()
-	metav1.AddToGroupVersion(scheme, coordinationv1.SchemeGroupVersion)
-	if err := coordinationv1.AddToScheme(scheme); err != nil {
-		panic(err) // a constant
-	}
-	return serializer.NewCodecFactory(scheme), runtime.NewParameterCodec(scheme)
-}()
-
 // New returns a Backend in a namespace of the cluster that config leads to, which stays the caller's. It asks nothing yet.
 //
 // No client-side rate limit is kept, whatever config says: a renewal that waits behind others loses a lease. The server's API Priority and
@@ -43,8 +32,12 @@ func New(config *rest.Config, namespace string) (*Backend, error) {
 	if wrong := validation.IsDNS1123Label(namespace); len(wrong) > 0 {
 		return nil, fmt.Errorf("kubelock: the namespace %q: %s", namespace, wrong[0])
 	}
+	scheme := runtime.NewScheme() // of Leases alone: one of all objects is some ten megabytes
+	if err := coordinationv1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("kubelock: %w", err)
+	}
 	c := rest.CopyConfig(config)
-	c.GroupVersion, c.APIPath, c.NegotiatedSerializer = &coordinationv1.SchemeGroupVersion, "/apis", codecs.WithoutConversion()
+	c.GroupVersion, c.APIPath, c.NegotiatedSerializer = &coordinationv1.SchemeGroupVersion, "/apis", serializer.NewCodecFactory(scheme).WithoutConversion()
 	c.ContentType, c.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	c.QPS, c.RateLimiter, c.WarningHandler, c.Timeout = -1, nil, rest.NoWarnings{}, 0
 	if c.Dial == nil {
