@@ -407,7 +407,7 @@ inline removed(c) {
 	p = prevOf[c * (K + 1) + att[c]];
 	if
 	:: p > 0 && done[c] >= p -> ADD(released[c], p)
-	:: p > 0 && done[c] < p -> ADD(overwritten[c], p)
+	:: p > 0 && done[c] < p && IS_OWNER(c, att[c]) -> ADD(overwritten[c], p)
 	:: else
 	fi
 }
