@@ -39,6 +39,13 @@ mtype = { IDLE, ASKING, WAITING, CLAIMING, UNREAD, HELD, LEAVING, DEAD };       
 mtype = { NONE, ENTER, BEAT, RENEW, LEAVE, RELEASE };                            /* a question, by the script that answers it */
 mtype = { UNANSWERED, LEASE, PLACE, OLD, GONE, KEPT, LOST, RELEASED, OTHER };    /* what that says */
 
+/* ONLY_HOLDERS: a mistake that breaks more than one property is to break that one. */
+#ifdef ONLY_HOLDERS
+#define ASSERT(property) skip
+#else
+#define ASSERT(property) assert(property)
+#endif
+
 /* The server: what common.lua lists as keys. Scripts own it. */
 byte owner = NOBODY, ownerAtt, ttl; /* the lock: who has it, by which request, and for how many ticks. NOBODY: it is missing */
 byte ownerFence, lastFence;         /* its fence, and the last one that was reserved */
@@ -74,6 +81,7 @@ bit placesStay = 1;     /* LIVE: no instance that lives loses its place */
 bit deadClaimEnds = 1;  /* a grant that nobody has read costs others a window, and a claimed one T */
 
 byte released[N];       /* those requests */
+byte overwritten[N];    /* those whose lease a later enter has overwritten without a note: until that one's has expired (enter.lua, the usual case) */
 byte highest;           /* fence of a holder so far */
 byte unread;            /* ticks for which the owner's grant was not read, since its instance's last question was carried out */
 bit claimed, hasRead;   /* the owner has renewed, its instance has read the grant */
@@ -99,10 +107,10 @@ hidden byte i, head, p, ours, again; /* of one step */
 
 /* setOwner (queue.lua), and the SET of enter.lua: the lock with a window, and with the next fence (nextfence in common.lua). */
 inline setOwner(c, a) {
-	releasedStays = !HAS(released[c], a);
-	assert(releasedStays);
+	releasedStays = !HAS(released[c] | overwritten[c], a);
+	ASSERT(releasedStays);
 	inOrder = queued == 0 || queue[0] == c;
-	assert(inOrder);
+	ASSERT(inOrder);
 	owner = c; ownerAtt = a;
 #ifdef MISTAKE_GRANT_LASTS_T
 	ttl = T;
@@ -388,7 +396,7 @@ inline hold(c) {
 		fi;
 #ifdef FENCES
 		fencesGrow = fence[c] > highest;
-		assert(fencesGrow);
+		ASSERT(fencesGrow);
 		highest = fence[c]
 #endif
 	fi
@@ -398,7 +406,8 @@ inline hold(c) {
 inline removed(c) {
 	p = prevOf[c * (K + 1) + att[c]];
 	if
-	:: p > 0 -> ADD(released[c], p)
+	:: p > 0 && done[c] >= p -> ADD(released[c], p)
+	:: p > 0 && done[c] < p && IS_OWNER(c, att[c]) -> ADD(overwritten[c], p)
 	:: else
 	fi
 }
@@ -414,7 +423,7 @@ active [N] proctype instance() {
 #ifdef LIVE
 	/* Requests are counted anew when nothing is left of one, or there would be infinitely many states */
 	:: d_step { st[c] == IDLE && att[c] > 0 && empty(message[c]) && !lateBeat[c] && !lateLeave[c] && !placeOf[c] && owner != c ->
-		att[c] = 0; done[c] = 0; sole[c] = 0; released[c] = 0 }
+		att[c] = 0; done[c] = 0; sole[c] = 0; released[c] = 0; overwritten[c] = 0 }
 #endif
 	/* Enter */
 	:: d_step { st[c] == IDLE && att[c] < MOST(c) -> begin(c, 0) }
@@ -457,7 +466,7 @@ active [N] proctype instance() {
 	:: d_step { st[c] == WAITING && GOT(c, BEAT, GONE) ->                     /* the caller is told, and asks anew */
 #ifdef LIVE
 		placesStay = 0;
-		assert(placesStay);
+		ASSERT(placesStay);
 #endif
 		over(c) }
 #ifdef LATE
@@ -567,9 +576,9 @@ active proctype clock() {
 			ttl--;
 			unread = (hasRead -> 0 : unread + 1);
 			deadClaimEnds = unread <= (claimed -> T : W);
-			assert(deadClaimEnds);
+			ASSERT(deadClaimEnds);
 			if
-			:: ttl == 0 -> noOwner()                                   /* Redis expires the key; the queue stays */
+			:: ttl == 0 -> overwritten[owner] = 0; noOwner()           /* Redis expires the key; the queue stays */
 			:: else
 			fi
 		:: else

@@ -11,6 +11,8 @@ type instance struct {
 	Depth       int      `json:"depth"`
 	Seconds     float64  `json:"seconds"`
 	Broken      string   `json:"broken"` // the property that does not hold. "": all do
+
+	ran bool
 }
 
 // mistake leaves out a rule of the code.
@@ -21,6 +23,9 @@ type mistake struct {
 	In       string `json:"in"`    // the instance
 	By       string `json:"by"`    // the property that has to break
 	CaughtBy string `json:"caught_by"`
+
+	define string // of the preprocessor, beside those of the instance. ONLY_HOLDERS: else another property breaks first
+	ran    bool
 }
 
 const (
@@ -33,7 +38,7 @@ const (
 
 var instances = []instance{
 	{Name: two, About: "two instances with a request each. Requests, answers and messages are late, and messages are lost", File: one, Definitions: []string{"-DN=2", "-DK=1", "-DFENCES"}},
-	{Name: ticks, About: "the same, with claim windows of two ticks", File: one, Definitions: []string{"-DN=2", "-DK=1", "-DW=2", "-DFENCES"}},
+	{Name: ticks, About: "the same with claim windows of two ticks, and one of them enters twice", File: one, Definitions: []string{"-DN=2", "-DK=2", "-DOTHERS=1", "-DW=2", "-DFENCES"}},
 	{Name: twice, About: "an enter without an answer is sent again, and the first copy may come late", File: one, Definitions: []string{"-DN=2", "-DK=1", "-DTWICE", "-DFENCES"}},
 	{Name: late, About: "and any answer is lost, so copies of all requests come late", File: one, Definitions: []string{"-DN=2", "-DK=1", "-DTWICE", "-DLATE", "-DFENCES"}},
 	{Name: prev, About: "an instance enters again, and names the lease that the enter is to release first", File: one, Definitions: []string{"-DN=2", "-DK=2", "-DOTHERS=1", "-DPREV"}},
@@ -45,7 +50,7 @@ var instances = []instance{
 		Definitions: []string{"-DN=3", "-DK=1", "-DLIVE", "-DLOSE=2", "-DCRASH=1", "-DSKIPS=1"}},
 	{Name: votes, About: "three servers, and two instances that ask each twice. Requests, answers and messages are late or lost", File: several, Definitions: []string{"-DR=2"}},
 	{Name: restart, About: "the same with one question, and a server restarts without its data", File: several, Definitions: []string{"-DR=1", "-DRESTARTS=1"}},
-	{Name: yields, About: "votes that are no majority are given to the other instance, perhaps late", File: several, Definitions: []string{"-DR=2", "-DYIELDS"}},
+	{Name: yields, About: "votes that are no majority are given to the other instance, perhaps late", File: several, Definitions: []string{"-DR=3", "-DOTHERS=1", "-DYIELDS"}},
 	{Name: copies, About: "requests that had no answer may be carried out late", File: several, Definitions: []string{"-DR=1", "-DCOPIES"}},
 }
 
@@ -54,11 +59,11 @@ var mistakes = []mistake{
 	{Name: "RENEWAL_COUNTS_FROM_THE_ANSWER", Rule: "K4: a renewal counts from its sending", Where: "distributed/driver/renew.go", In: ticks, By: oneHolder},
 	{Name: "PUSHED_COUNTS_FROM_NOW", Rule: "C4: a pushed grant counts from the last question that was answered with a place", Where: "distributed/driver/attempt.go", In: ticks, By: oneHolder},
 	{Name: "AN_EXPIRED_GRANT_IS_USED", Rule: "K2: who takes a lease looks at the clock", Where: "distributed/keepalive", In: two, By: oneHolder},
-	{Name: "RENEW_COMPARES_NOTHING", Rule: "R2: a renewal compares the token", Where: "distributed/redislock/lua/renew.lua", In: two, By: deadClaimEnds},
+	{Name: "RENEW_COMPARES_NOTHING", Rule: "R2: a renewal compares the token", Where: "distributed/redislock/lua/renew.lua", In: prev, By: oneHolder, define: onlyHolders},
 	{Name: "GRANT_LASTS_T", Rule: "R5: a grant starts with the claim window", Where: "distributed/redislock/lua/queue.lua", In: two, By: deadClaimEnds},
 	{Name: "UNREAD_IS_RENEWED", Rule: "C4: a grant that is not read is not renewed", Where: "distributed/driver/lease.go", In: two, By: deadClaimEnds},
 	{Name: "FENCE_STAYS", Rule: "R9: the next fence is larger", Where: "distributed/redislock/lua/common.lua", In: two, By: fencesGrow},
-	{Name: "TRIED", Rule: "R10: a message is asked about if the enter was sent twice", Where: "distributed/redislock/subscription.go", In: twice, By: oneHolder},
+	{Name: "TRIED", Rule: "R10: a message is asked about if the enter was sent twice", Where: "distributed/redislock/subscription.go", In: twice, By: oneHolder, define: onlyHolders},
 	{Name: "A_REPEAT_CLAIMS_AN_OLD_GRANT", Rule: "R9: so is a late answer to a heartbeat", Where: "distributed/redislock/heartbeat.go", In: twice, By: fencesGrow},
 	{Name: "REPEAT_SHORTENS", Rule: "R1: a copy that comes late shortens no claimed lease", Where: "distributed/redislock/lua/enter.lua", In: twice, By: oneHolder},
 	{Name: "RELEASE_NOTES_NOTHING", Rule: "R1: a release notes that the request has ended", Where: "distributed/redislock/lua/leave.lua", In: twice, By: releasedStays},
@@ -75,6 +80,8 @@ var mistakes = []mistake{
 	{Name: "YOUNG_SERVERS_COUNT", Rule: "Q5: a server counts when it has its data for the longest TTL", Where: "distributed/redlock/rules.go", In: restart, By: oneHolder},
 	{Name: "AN_UNANSWERED_YIELD_IS_FORGOTTEN", Rule: "Q3: a yield that is not answered voids the server", Where: "distributed/redlock/rules.go", In: yields, By: oneHolder},
 }
+
+const onlyHolders = "ONLY_HOLDERS"
 
 // What the models assert. Their comments say what each means.
 const (

@@ -83,12 +83,16 @@ func commit(t *testing.T) string {
 
 func (i *instance) search(t *testing.T) {
 	s := pan(t, i.File, i.Live, i.Definitions...)
-	i.States, i.Depth, i.Seconds, i.Broken = s.states, s.depth, s.took.Seconds(), s.broken
+	i.ran, i.States, i.Depth, i.Seconds, i.Broken = true, s.states, s.depth, s.took.Seconds(), s.broken
 }
 
 func (m *mistake) search(t *testing.T) {
-	s := pan(t, m.in().File, m.in().Live, append([]string{"-DMISTAKE_" + m.Name}, m.in().Definitions...)...)
-	if m.CaughtBy = s.broken; m.CaughtBy != m.By {
+	definitions := append([]string{"-DMISTAKE_" + m.Name}, m.in().Definitions...)
+	if m.define != "" {
+		definitions = append(definitions, "-D"+m.define)
+	}
+	s := pan(t, m.in().File, m.in().Live, definitions...)
+	if m.ran, m.CaughtBy = true, s.broken; m.CaughtBy != m.By {
 		t.Errorf("it was caught by %q, want %s", m.CaughtBy, m.By)
 	}
 }
@@ -103,13 +107,19 @@ func (m *mistake) in() *instance {
 	panic("no instance " + m.In)
 }
 
-// String is a table.
+// String is a table of what has run.
 func (r results) String() string {
 	var b strings.Builder
 	for _, i := range r.Instances {
+		if !i.ran {
+			continue
+		}
 		fmt.Fprintf(&b, "%-50s %12d states %8d deep %6.1f s  %s\n", i.Name, i.States, i.Depth, i.Seconds, verdict(i.Broken))
 	}
 	for _, m := range r.Mistakes {
+		if !m.ran {
+			continue
+		}
 		fmt.Fprintf(&b, "%-50s %s\n", m.Name, verdict(m.CaughtBy))
 	}
 	return b.String()

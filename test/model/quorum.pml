@@ -16,8 +16,12 @@
 #endif
 #define T (2*W) /* ticks of a lease that was renewed. It is the longest TTL in use, too */
 #ifndef R
-#define R 3 /* questions of a request to each server */
+#define R 2 /* questions of the first to each server */
 #endif
+#ifndef OTHERS
+#define OTHERS R /* questions of the other */
+#endif
+#define MOST(c) (c == 0 -> R : OTHERS)
 #ifndef RESTARTS
 #define RESTARTS 0
 #endif
@@ -293,17 +297,17 @@ active [N] proctype instance() {
 		oneHolder = st[1 - c] != HELD;
 		assert(oneHolder) }
 	/* A heartbeat of a place: waiting.go beat */
-	:: d_step { st[c] == TRYING && asked[c] < R -> send(c, BEAT, 7) }
+	:: d_step { st[c] == TRYING && asked[c] < MOST(c) -> send(c, BEAT, 7) }
 #ifdef YIELDS
 	/* A vote that is no majority is given to the other: waiting.go yield. Until it is answered it is none (vote.yield) */
-	:: d_step { st[c] == TRYING && asked[c] < R && !MAJORITY(c, 1) && (counts[AT(c, 0)] || counts[AT(c, 1)] || counts[AT(c, 2)]) ->
+	:: d_step { st[c] == TRYING && asked[c] < MOST(c) && !MAJORITY(c, 1) && (counts[AT(c, 0)] || counts[AT(c, 1)] || counts[AT(c, 2)]) ->
 		send(c, YIELD, ((counts[AT(c, 0)] > 0) + 2 * (counts[AT(c, 1)] > 0) + 4 * (counts[AT(c, 2)] > 0)));
 		counts[AT(c, 0)] = 0; counts[AT(c, 1)] = 0; counts[AT(c, 2)] = 0 }
 #endif
 	/* Its caller gives up, or releases the lease */
 	:: d_step { st[c] == TRYING || st[c] == HELD -> finish(c) }
 	/* renew.go extend */
-	:: d_step { st[c] == HELD && asked[c] < R && round[c] == NONE -> send(c, RENEW, 7) }
+	:: d_step { st[c] == HELD && asked[c] < MOST(c) && round[c] == NONE -> send(c, RENEW, 7) }
 	:: d_step { st[c] == HELD && round[c] == RENEW && kept[c] >= QUORUM ->      /* rules.go held.judge, renew.go extended */
 		left[c] = (T > age[c] && T - age[c] > left[c] -> T - age[c] : left[c]);
 		park(c) }

@@ -79,6 +79,8 @@ var defects = []struct {
 			"2026-11-26, 090bddc1", []string{"distributed/redlock TestFencesGrowThoughClocksDisagree", "distributed/redlock TestFencesGrowThoughOurClockIsWrong"}},
 		{"Redis: the message of a grant came so late that the lock had been granted to others and again, and its fences were taken", storm,
 			"2026-11-30, 04dd0d0a", []string{"distributed/driver TestAMessageThatComesLateIsNoGrant"}},
+		{"Redis: so did the answer to a heartbeat of a request that was sent twice, and a copy of it got the lock again", modelled,
+			"2026-11-30, 1dfcde74", []string{"distributed/redislock TestALateAnswerBringsNoOldFence"}},
 		{"NATS: a server that was killed gave the numbers of deleted messages again, and with them fences", storm,
 			"2026-11-30, e8442061", []string{"test/chaos TestChaos"}},
 		{"PostgreSQL: a lease that expired between two columns of a statement was taken with the fences of before", review,
