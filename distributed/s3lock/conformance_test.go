@@ -10,6 +10,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/locktest"
 	"github.com/wllock/wllock/internal/awstest"
+	"github.com/wllock/wllock/internal/race"
 	"github.com/wllock/wllock/internal/testlocker"
 	"github.com/wllock/wllock/internal/testproc"
 )
@@ -49,11 +50,15 @@ func TestConformance(t *testing.T) {
 	}})
 }
 
-// heavy says which cases are long: those that send thousands of requests, each of which takes the SDK half a millisecond of a processor.
+// heavy says which cases are long: those that send thousands of requests, each of which takes the SDK half a millisecond of a processor. Under
+// the race detector it takes many times as much.
 func heavy(c locktest.Case) string {
 	many := strings.Contains(c.Name, "under load") || strings.Contains(c.Name, "at any time") || c.Name == "keys do not touch each other"
-	if testing.Short() && many {
+	switch {
+	case testing.Short() && many:
 		return "sends thousands of requests; go test without -short runs this"
+	case race.Enabled:
+		return locktest.Brief(c)
 	}
 	return ""
 }
