@@ -411,7 +411,5 @@ func TestKeys(t *testing.T) {
 func TestHotKey(t *testing.T) {
 	testscope.Long(t, "measures")
 	s := kubetest.Start(t)
-	url := "kubernetes://" + kubetest.Namespace + "?kubeconfig=" + s.Kubeconfig(t, s.Addr)
-	tenures, turns := testlocker.Hot(t, 5*time.Second, func() (distributed.Backend, error) { return Open(url) })
-	require.Greater(t, tenures, 20*turns)
+	testlocker.HotKey(t, func() distributed.Backend { return open(t, s, s.Addr) })
 }
