@@ -444,8 +444,8 @@ active [N] proctype instance() {
 		settle(c) }
 	:: d_step { st[c] == ASKING && GOT(c, ENTER, OLD) -> drop(c) }
 #ifdef TWICE
-	:: d_step { st[c] == ASKING && ask[c] == ENTER && !tried[c] -> send(c, ENTER); tried[c] = 1 } /* session.go ask: no answer in time */
-	:: d_step { st[c] == ASKING && ask[c] == ENTER && tried[c] -> drop(c) }  /* nor to the second */
+	:: d_step { c < TWICE && st[c] == ASKING && ask[c] == ENTER && !tried[c] -> send(c, ENTER); tried[c] = 1 } /* session.go ask: no answer in time */
+	:: d_step { c < TWICE && st[c] == ASKING && ask[c] == ENTER && tried[c] -> drop(c) }  /* nor to the second */
 #endif
 	/* A place */
 	:: d_step { st[c] == WAITING && ask[c] == NONE && !BEATEN(c) -> send(c, BEAT); kept[c] = LIVES }

@@ -240,11 +240,7 @@ inline told(c, s) {
 	answered[AT(c, s)] = asked[c];
 	toldAge[AT(c, s)] = ageOf[s];
 	wouldCount[AT(c, s)] = (age[c] < W -> W - age[c] : 0);
-#ifdef MISTAKE_VOTES_COUNT_FROM_THE_ANSWER
-	counts[AT(c, s)] = (HOLDS(c, bid[c], s) -> W : 0);
-#else
 	counts[AT(c, s)] = (HOLDS(c, bid[c], s) -> wouldCount[AT(c, s)] : 0);
-#endif
 	over(c)
 }
 
@@ -356,9 +352,7 @@ active [N] proctype instance() {
 		:: b != bid[c] || st[c] == IDLE -> ADD(LATE(LEAVES, c, s), b)    /* nobody waits for it */
 		:: else ->
 			if
-#ifndef MISTAKE_ANY_NOTICE_IS_BELIEVED
-			:: no != answered[AT(c, s)] -> skip                       /* stale: only a heartbeat can tell */
-#endif
+			:: no != answered[AT(c, s)] -> skip                       /* stale: only a heartbeat can tell (rule Q3) */
 			:: st[c] != TRYING || HAS(isVoid[c], s) || round[c] == YIELD && HAS(pending[c], s) || answered[AT(c, s)] == 0 -> skip
 			:: else -> counts[AT(c, s)] = wouldCount[AT(c, s)]; toldAge[AT(c, s)] = word
 			fi
