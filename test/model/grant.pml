@@ -31,7 +31,7 @@
 #define NOBODY N
 #define MOST(c) (c == 0 -> K : OTHERS)
 
-#define HAS(set, a) ((set >> (a)) & 1)
+#define HAS(set, a) (((set) >> (a)) & 1)
 #define ADD(set, a) set = set | (1 << (a))
 #define CUT(set, a) set = set & ~(1 << (a))
 

@@ -38,7 +38,7 @@
 #define LEAVES 4
 
 #define AT(c, s) ((c) * S + (s))
-#define HAS(set, a) ((set >> (a)) & 1)
+#define HAS(set, a) (((set) >> (a)) & 1)
 #define ADD(set, a) set = set | (1 << (a))
 #define CUT(set, a) set = set & ~(1 << (a))
 
