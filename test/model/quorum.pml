@@ -54,7 +54,7 @@ byte ageOf[S] = T;                              /* ticks since the server has it
 
 /* The instances. Each owns its own. */
 mtype st[N] = IDLE;
-byte bid[N], prev[N];                           /* its latest request, and which of its leases that releases first */
+byte bid[N];                                    /* its latest request */
 byte left[N];                                   /* ticks for which its lease is valid, as it counts them */
 byte counts[N * S];                             /* ticks for which it counts the server's vote */
 byte wouldCount[N * S];                         /* ticks for which a vote would that follows the question that was answered last */
@@ -223,7 +223,7 @@ inline finish(c) {
 	:: else -> break
 	od;
 	i = 0;
-	st[c] = IDLE; left[c] = 0; isVoid[c] = 0; vacant[c] = 0; asked[c] = 0; prev[c] = 0
+	st[c] = IDLE; left[c] = 0; isVoid[c] = 0; vacant[c] = 0; asked[c] = 0
 }
 
 /* over: all have answered */
@@ -278,9 +278,6 @@ active [N] proctype instance() {
 	do
 	/* Enter: half.go Prepare and Enter, asking.go enter */
 	:: d_step { st[c] == IDLE && bid[c] < K -> bid[c]++; st[c] = TRYING; send(c, ENTER, 7) }
-#ifdef PREV
-	:: d_step { st[c] == HELD && bid[c] < K -> no = bid[c]; finish(c); prev[c] = no; no = 0; bid[c]++; st[c] = TRYING; send(c, ENTER, 7) }
-#endif
 	/* bid.go win: the lease lasts as long as the second newest vote (rules.go majoritySince) */
 	:: d_step { st[c] == TRYING && MAJORITY(c, 1) ->
 		park(c);
@@ -313,12 +310,7 @@ active [N] proctype instance() {
 	:: atomic { pending[c] && round[c] != RENEW -> one(pending[c]); d_step {
 		if
 		:: round[c] == YIELD -> give(c, bid[c], s, asked[c])
-		:: else ->
-			if
-			:: prev[c] > 0 && round[c] == ENTER -> letgo(c, prev[c], s)
-			:: else
-			fi;
-			askFor(c, bid[c], s, asked[c])
+		:: else -> askFor(c, bid[c], s, asked[c])
 		fi;
 		told(c, s);
 		s = 0 } }
