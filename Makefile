@@ -174,7 +174,7 @@ schedules: ## play random schedules in simulated time, and note in test/results 
 
 MODEL ?= .# which instances and mistakes
 .PHONY: model spin
-model: compiler spin ## search the models of the protocols of Redis and Redlock whole, and find the mistakes in them: test/results, 12 minutes; MODEL='late|TRIED'
+model: compiler spin ## search the models of the protocols of Redis and Redlock whole, and find the mistakes in them: test/results, three minutes; MODEL='late|TRIED'
 	@WLLOCK_LONG=1 $(if $(filter-out .,$(MODEL)),WLLOCK_MODEL='$(MODEL)',WLLOCK_MODEL_RESULTS="$(CURDIR)/test/results/model.json") \
 		$(GO) test -count=1 -timeout 0 -parallel 2 -v -run '^TestModel$$' ./test/model
 spin:

@@ -10,7 +10,7 @@
  *
  * Numbers. An instance's requests (attempts, in the code) are 1, 2, ... K. 0 is none. A set of requests is a byte, with a bit for each.
  *
- * -DMISTAKE_x leaves out one rule of the code. model_test.go lists them, with the instances.
+ * -DMISTAKE_x leaves out one rule of the code. instances_test.go lists them, with the instances.
  */
 #ifndef N
 #define N 2 /* instances */
@@ -25,13 +25,11 @@
 #define W 1 /* ticks of a claim window (rule R5) */
 #endif
 #define T (2*W)         /* ticks of a lease that was claimed */
-#ifndef M
-#define M 1 /* messages on their way to an instance */
-#endif
+#define M 1 /* messages on their way to an instance. A further one is lost */
 #define NOBODY N
 #define MOST(c) (c == 0 -> K : OTHERS)
 
-#define HAS(set, a) ((set >> (a)) & 1)
+#define HAS(set, a) (((set) >> (a)) & 1)
 #define ADD(set, a) set = set | (1 << (a))
 #define CUT(set, a) set = set & ~(1 << (a))
 
@@ -325,7 +323,7 @@ active [N] proctype line() {
 	:: atomic { lateLeave[c] -> which(lateLeave[c]); d_step { CUT(lateLeave[c], a); leave(c, a, ignored); ignored = UNANSWERED; a = 0 } }
 #ifdef SKIPS
 	/* firstLive (queue.lua) skips a waiter whose heartbeats it misses */
-	:: d_step { placeOf[c] > 0 && (st[c] == DEAD || SKIPS > 1) -> dequeue(c) }
+	:: d_step { placeOf[c] > 0 && st[c] == DEAD -> dequeue(c) }
 #endif
 	od
 }
@@ -444,8 +442,8 @@ active [N] proctype instance() {
 		settle(c) }
 	:: d_step { st[c] == ASKING && GOT(c, ENTER, OLD) -> drop(c) }
 #ifdef TWICE
-	:: d_step { st[c] == ASKING && ask[c] == ENTER && !tried[c] -> send(c, ENTER); tried[c] = 1 } /* session.go ask: no answer in time */
-	:: d_step { st[c] == ASKING && ask[c] == ENTER && tried[c] -> drop(c) }  /* nor to the second */
+	:: d_step { c < TWICE && st[c] == ASKING && ask[c] == ENTER && !tried[c] -> send(c, ENTER); tried[c] = 1 } /* session.go ask: no answer in time */
+	:: d_step { c < TWICE && st[c] == ASKING && ask[c] == ENTER && tried[c] -> drop(c) }  /* nor to the second */
 #endif
 	/* A place */
 	:: d_step { st[c] == WAITING && ask[c] == NONE && !BEATEN(c) -> send(c, BEAT); kept[c] = LIVES }

@@ -38,7 +38,7 @@
 #define LEAVES 4
 
 #define AT(c, s) ((c) * S + (s))
-#define HAS(set, a) ((set >> (a)) & 1)
+#define HAS(set, a) (((set) >> (a)) & 1)
 #define ADD(set, a) set = set | (1 << (a))
 #define CUT(set, a) set = set & ~(1 << (a))
 
@@ -54,7 +54,7 @@ byte ageOf[S] = T;                              /* ticks since the server has it
 
 /* The instances. Each owns its own. */
 mtype st[N] = IDLE;
-byte bid[N], prev[N];                           /* its latest request, and which of its leases that releases first */
+byte bid[N];                                    /* its latest request */
 byte left[N];                                   /* ticks for which its lease is valid, as it counts them */
 byte counts[N * S];                             /* ticks for which it counts the server's vote */
 byte wouldCount[N * S];                         /* ticks for which a vote would that follows the question that was answered last */
@@ -223,7 +223,7 @@ inline finish(c) {
 	:: else -> break
 	od;
 	i = 0;
-	st[c] = IDLE; left[c] = 0; isVoid[c] = 0; vacant[c] = 0; asked[c] = 0; prev[c] = 0
+	st[c] = IDLE; left[c] = 0; isVoid[c] = 0; vacant[c] = 0; asked[c] = 0
 }
 
 /* over: all have answered */
@@ -240,11 +240,7 @@ inline told(c, s) {
 	answered[AT(c, s)] = asked[c];
 	toldAge[AT(c, s)] = ageOf[s];
 	wouldCount[AT(c, s)] = (age[c] < W -> W - age[c] : 0);
-#ifdef MISTAKE_VOTES_COUNT_FROM_THE_ANSWER
-	counts[AT(c, s)] = (HOLDS(c, bid[c], s) -> W : 0);
-#else
 	counts[AT(c, s)] = (HOLDS(c, bid[c], s) -> wouldCount[AT(c, s)] : 0);
-#endif
 	over(c)
 }
 
@@ -282,9 +278,6 @@ active [N] proctype instance() {
 	do
 	/* Enter: half.go Prepare and Enter, asking.go enter */
 	:: d_step { st[c] == IDLE && bid[c] < K -> bid[c]++; st[c] = TRYING; send(c, ENTER, 7) }
-#ifdef PREV
-	:: d_step { st[c] == HELD && bid[c] < K -> no = bid[c]; finish(c); prev[c] = no; no = 0; bid[c]++; st[c] = TRYING; send(c, ENTER, 7) }
-#endif
 	/* bid.go win: the lease lasts as long as the second newest vote (rules.go majoritySince) */
 	:: d_step { st[c] == TRYING && MAJORITY(c, 1) ->
 		park(c);
@@ -317,12 +310,7 @@ active [N] proctype instance() {
 	:: atomic { pending[c] && round[c] != RENEW -> one(pending[c]); d_step {
 		if
 		:: round[c] == YIELD -> give(c, bid[c], s, asked[c])
-		:: else ->
-			if
-			:: prev[c] > 0 && round[c] == ENTER -> letgo(c, prev[c], s)
-			:: else
-			fi;
-			askFor(c, bid[c], s, asked[c])
+		:: else -> askFor(c, bid[c], s, asked[c])
 		fi;
 		told(c, s);
 		s = 0 } }
@@ -356,9 +344,7 @@ active [N] proctype instance() {
 		:: b != bid[c] || st[c] == IDLE -> ADD(LATE(LEAVES, c, s), b)    /* nobody waits for it */
 		:: else ->
 			if
-#ifndef MISTAKE_ANY_NOTICE_IS_BELIEVED
-			:: no != answered[AT(c, s)] -> skip                       /* stale: only a heartbeat can tell */
-#endif
+			:: no != answered[AT(c, s)] -> skip                       /* stale: only a heartbeat can tell (rule Q3) */
 			:: st[c] != TRYING || HAS(isVoid[c], s) || round[c] == YIELD && HAS(pending[c], s) || answered[AT(c, s)] == 0 -> skip
 			:: else -> counts[AT(c, s)] = wouldCount[AT(c, s)]; toldAge[AT(c, s)] = word
 			fi

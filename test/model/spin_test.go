@@ -60,7 +60,7 @@ func pan(t *testing.T, file string, live bool, definitions ...string) search {
 }
 
 // limit bounds one command: an instance that takes longer is too large.
-const limit = 10 * time.Minute
+const limit = 30 * time.Minute
 
 func run(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()

@@ -47,15 +47,16 @@ out a second time. So an instance that holds holds in all runs of its size.
 `
 
 const modelProperties = `
-What has to hold in each instance:
+What has to hold. The instances of quorum.pml are asked the first one alone:
 
 - **oneHolder:** never do two instances believe that they hold the lock.
-- **fencesGrow:** the fence of each holder is larger than those of all before it.
-- **releasedStays:** a request whose release was answered is granted nothing any more.
-- **deadClaimEnds:** a grant that nobody has read costs others the claim window, and one that was claimed T.
+- **fencesGrow:** the fence of each holder is larger than those of all before it. It is asked of the first four.
+- **releasedStays:** a request whose release was answered is granted nothing any more. If its lease was overwritten by the next enter, that holds until
+  the lease of that one expires. Then a late copy may cost a claim window.
+- **deadClaimEnds:** a grant that its instance has not read costs the others the claim window. If it was claimed, it costs T. Each late copy may cost that again.
 - **inOrder:** the lock goes to the first who waits, if any does.
 - **placesStay:** without faults, and if only messages are lost, no instance that lives loses its place.
-- **served:** who waits is served at last. It is asked without faults, or with few of them, of fair runs: whoever can go on for ever does at last.
+- **served:** who waits is served at last, in fair runs: whoever can go on for ever does at last.
 
 In each of these one rule of the code is left out of the model, and a property has to break:
 `
@@ -63,11 +64,11 @@ In each of these one rule of the code is left out of the model, and a property h
 const modelLeavesOut = `
 The models are written by hand. No program compares them with the code. They leave out:
 
-- **Sizes.** No instance has more than three processes, three requests of each, or two copies of one request.
+- **Sizes.** No instance that is asked for safety has more than three processes, two requests of each, or two copies of one request.
 - **Clocks.** Time is ticks, and all clocks run alike. Drift, clocks that are set, and suspended machines are left out.
 - **Redis:** readers, permits, downgrades, NoWait, limits of the queue, foreign keys and gaps, Break, detached leases, clusters, replicas, servers that lose
   their data, and what an Enter is told about the lease before it.
-- **Redlock:** fences, readers, Break, detached leases, clocks that leap, messages that overtake an answer, TTLs that differ, more than one restart, and
-  that who waits is served.
+- **Redlock:** fences, readers, Break, detached leases, prev, clocks that leap, messages that overtake an answer, TTLs that differ, more than one restart,
+  renewals beside a restart, and that who waits is served. An instance has one request, which asks each server three times at most.
 - **Processes:** what callers of one process do to each other. [Other tests](#teeth) have that.
 `
