@@ -25,7 +25,7 @@ var backends = map[string]func(*testing.T) string{
 	"redlock": func(t *testing.T) string {
 		return "redlock://" + redistest.Start(t).Addr + "," + redistest.Start(t).Addr + "," + redistest.Start(t).Addr + "?fences=quorum"
 	},
-	"zk":       func(t *testing.T) string { return "zk://" + zktest.Start(t).Addr + "/locks" },
+	"zk": func(t *testing.T) string { return "zk://" + zktest.Start(t).Addr + "/locks" },
 	"kubernetes": func(t *testing.T) string {
 		_, url := kubernetesServer(t)
 		return url
