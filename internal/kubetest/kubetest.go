@@ -4,13 +4,19 @@ package kubetest
 
 import (
 	"cmp"
+	"crypto/ecdsa"
+	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"io"
 	"log"
 	"maps"
+	"math/big"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -97,6 +103,7 @@ func Start(t testproc.TB) *Server {
 	s.http = httptest.NewUnstartedServer(s)
 	s.http.EnableHTTP2 = true
 	s.http.Config.ErrorLog = log.New(io.Discard, "", 0) // of connections that a test cuts
+	s.http.TLS = &tls.Config{Certificates: []tls.Certificate{certificate()}}
 	s.http.StartTLS()
 	s.Addr = s.http.Listener.Addr().String()
 	t.Cleanup(func() {
@@ -105,6 +112,17 @@ func Start(t testproc.TB) *Server {
 	})
 	return s
 }
+
+// certificate is of all servers. With that of httptest each handshake takes some ms.
+var certificate = sync.OnceValue(func() tls.Certificate {
+	key, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	template := x509.Certificate{SerialNumber: big.NewInt(1), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotAfter: time.Now().Add(24 * time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, &template, &template, &key.PublicKey, key)
+	if err != nil {
+		panic(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+})
 
 // Kubeconfig writes one that leads to the server at an address, which may be that of a proxy, and returns its path. Its contexts are "test",
 // the current one, and "stranger", whose token the server does not know.
