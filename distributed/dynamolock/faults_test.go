@@ -31,13 +31,6 @@ func enter(t *testing.T, b *Backend, key, instance string, ttl time.Duration) (d
 	return l, err
 }
 
-func fence(t *testing.T, l distributed.Lease) uint64 {
-	t.Helper()
-	f, ok := l.NextFence()
-	require.True(t, ok)
-	return f
-}
-
 // A write whose answer is lost is not sent twice. It is found, and excludes others.
 func TestAnAnswerIsLost(t *testing.T) {
 	t.Parallel()
@@ -193,12 +186,12 @@ func TestAnItemIsDeleted(t *testing.T) {
 	s, b := on(t)
 	l, err := enter(t, b, key, "a", 2*time.Second)
 	require.NoError(t, err)
-	before := fence(t, l)
+	before := testlocker.Fence(t, l)
 	s.Lose(key)
 	testlocker.Lost(t, l)
 	next, err := enter(t, b, key, "b", 2*time.Second)
 	require.NoError(t, err)
-	require.Greater(t, fence(t, next), before)
+	require.Greater(t, testlocker.Fence(t, next), before)
 	require.NoError(t, next.Release(t.Context()))
 }
 
@@ -206,22 +199,7 @@ func TestAnItemIsDeleted(t *testing.T) {
 func TestList(t *testing.T) {
 	t.Parallel()
 	_, b := on(t)
-	keys := []string{"b:a:1", "b:b:1", "b:b:z", "b:b:ü"}
-	for _, key := range append(keys, "a:a:1", "a:a:2", "c:c:1") {
-		l, err := enter(t, b, key, "i", time.Minute)
-		require.NoError(t, err, key)
-		defer func() { require.NoError(t, l.Release(context.WithoutCancel(t.Context()))) }()
-	}
-	var listed []string
-	for cursor, more := "", true; more; more = cursor != "" {
-		page, next, err := b.List(t.Context(), "b:", cursor, 2)
-		require.NoError(t, err)
-		for _, one := range page {
-			listed = append(listed, one.Key)
-		}
-		cursor = next
-	}
-	require.Equal(t, keys, listed)
+	testlocker.Keys(t, b, "b", "b:a:1", "b:b:1", "b:b:z", "b:b:ü", "b:b: ", "b:b:\x00")
 }
 
 func TestBadInput(t *testing.T) {

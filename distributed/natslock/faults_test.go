@@ -29,13 +29,6 @@ func leased(t *testing.T, b *Backend, instance string) distributed.Lease {
 	return l
 }
 
-func fence(t *testing.T, l distributed.Lease) uint64 {
-	t.Helper()
-	f, ok := l.NextFence()
-	require.True(t, ok)
-	return f
-}
-
 // A server that is restarted with its data forgets no lock: the holder goes on, and others do not get in.
 func TestServerRestarts(t *testing.T) {
 	t.Parallel()
@@ -65,14 +58,14 @@ func TestAServerThatIsKilled(t *testing.T) {
 	var last uint64
 	for range 20 {
 		l := leased(t, b, "a")
-		last = fence(t, l)
+		last = testlocker.Fence(t, l)
 		require.NoError(t, l.Release(t.Context()))
 	}
 	killed := t.TempDir()
 	require.NoError(t, os.CopyFS(killed, os.DirFS(dir)))
 	after := open(t, start(t, killed, server.RANDOM_PORT).Addr().String())
 	l := leased(t, after, "a")
-	require.Greater(t, fence(t, l), last)
+	require.Greater(t, testlocker.Fence(t, l), last)
 	_, _, err = after.Enter(t.Context(), distributed.Request{Key: "shop:product:2", Instance: "b", TTL: time.Minute, NoWait: true})
 	require.ErrorIs(t, err, distributed.ErrHeld)
 	require.NoError(t, l.Release(t.Context()))
@@ -84,11 +77,11 @@ func TestStreamIsRemoved(t *testing.T) {
 	t.Parallel()
 	b := open(t, start(t, t.TempDir(), server.RANDOM_PORT).Addr().String())
 	l := leased(t, b, "a")
-	before := fence(t, l)
+	before := testlocker.Fence(t, l)
 	require.NoError(t, b.store.js.DeleteStream(t.Context(), DefaultStream))
 	testlocker.Lost(t, l)
 	next := leased(t, b, "b")
-	require.Greater(t, fence(t, next), before)
+	require.Greater(t, testlocker.Fence(t, next), before)
 	require.NoError(t, next.Release(t.Context()))
 }
 
@@ -199,6 +192,10 @@ func TestRights(t *testing.T) {
 			}
 			require.ErrorIs(t, err, distributed.ErrRefused)
 			require.ErrorContains(t, err, c.want)
+			if name == "no changes" { // a server that answers all else keeps its connection, and what others wait for on it
+				require.NoError(t, b.PingKey(ctx, "a:b:c"))
+				require.Zero(t, b.store.conn.Stats().Reconnects)
+			}
 		})
 	}
 }
@@ -207,24 +204,7 @@ func TestRights(t *testing.T) {
 func TestSubjects(t *testing.T) {
 	t.Parallel()
 	b := open(t, start(t, t.TempDir(), server.RANDOM_PORT).Addr().String())
-	var leases []distributed.Lease
-	keys := []string{"a:b:c", "a:b:c.d", "a:b:*", "a:b:>", "a:b: ", "a:b:%2E", "a:b:+", "a:b:ü\x00", "a:b:" + strings.Repeat("ü", 300)}
-	for _, key := range keys {
-		l, _, err := b.Enter(t.Context(), distributed.Request{Key: key, Instance: "i", TTL: time.Minute, NoWait: true})
-		require.NoError(t, err, key)
-		leases = append(leases, l)
-	}
-	page, next, err := b.List(t.Context(), "a:b:", "", 100)
-	require.NoError(t, err)
-	require.Empty(t, next)
-	var listed []string
-	for _, one := range page {
-		listed = append(listed, one.Key)
-	}
-	require.ElementsMatch(t, keys, listed)
-	for _, l := range leases {
-		require.NoError(t, l.Release(t.Context()))
-	}
+	testlocker.Keys(t, b, "b", "b:b:c", "b:b:c.d", "b:b:*", "b:b:>", "b:b: ", "b:b:%2E", "b:b:+", "b:b:ü\x00", "b:b:"+strings.Repeat("ü", 300))
 }
 
 func TestBadInput(t *testing.T) {

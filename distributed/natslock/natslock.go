@@ -58,10 +58,11 @@ func (b *Backend) Ping(ctx context.Context) error {
 	if err == nil {
 		ctx, cancel := context.WithTimeout(ctx, exchangeTime)
 		defer cancel()
-		_, err = changes.NextMsgWithContext(ctx)
-		err = b.store.failed(err)
+		if _, err = changes.NextMsgWithContext(ctx); err != nil {
+			err = failed(err) // the connection is well: it has just answered
+		}
 	}
-	if why := b.store.conn.LastError(); err != nil && errors.Is(why, nats.ErrPermissionViolation) { // the client answers no request with it
+	if why := b.store.conn.LastError(); err != nil && errors.Is(why, nats.ErrPermissionViolation) { // of some request since it connected: the client does not say of which
 		return distributed.Unavailable("natslock", why, distributed.ErrRefused)
 	}
 	return err
@@ -200,7 +201,7 @@ func (s *store) Watch(ctx context.Context, key string, tell func(register.Docume
 	defer cancel()
 	broken := s.conn.StatusChanged(nats.RECONNECTING, nats.CLOSED)
 	defer s.conn.RemoveStatusListener(broken)
-	go func() {
+	go func() { // ends with this call
 		select {
 		case <-broken:
 			cancel()
@@ -275,9 +276,6 @@ const (
 
 // failed has the stream looked for again that is not there any more, and another connection made where an answer has not come.
 func (s *store) failed(err error) error {
-	if err == nil {
-		return nil
-	}
 	if err = failed(err); errors.Is(err, distributed.ErrUnreached) {
 		s.mu.Lock()
 		s.stream = nil

@@ -12,6 +12,7 @@ import (
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/config"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 func java(s *redistest.Server) Redisson {
@@ -102,6 +103,7 @@ func TestRedissonStep4TheInnerLockGoes(t *testing.T) {
 }
 
 func TestRedissonIsRenewed(t *testing.T) {
+	testscope.Long(t, "it has failed by chance: see CONTRIBUTING.md")
 	t.Parallel()
 	s := redistest.Start(t)
 	r := java(s)

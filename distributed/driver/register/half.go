@@ -185,7 +185,7 @@ func (d half) Look(ctx context.Context, some []*attempt) {
 		defer func() { <-w.asking }()
 	}
 	news := w.news.Swap(nil)
-	if !a.Waiting() { // any more: a Drop may have come first
+	if !a.Waiting() { // any more: a Drop may have come first, and what it removed must not be queued again
 		d.notice(a, news)
 		a.LookIn(driver.Never)
 		return

@@ -158,8 +158,8 @@ func (b *Backend) wrote(key string, d Document) {
 }
 
 // change applies step to the lock of a key, which was read by a request sent at the given time. If step reports that it has changed it, it
-// is written. step is called again with what another has written meanwhile. Only the lock counts of what it did before. It may read and end sessions. known is what was read before; nil: nothing. change returns the
-// lock as it is then.
+// is written. step is called again with what another has written meanwhile: only the lock counts of what it did before, and it may read and end
+// sessions. known is what was read before; nil: nothing. change returns the lock as it is then.
 //
 // Only a Put from the version that was read writes, so no two steps cross, and one that arrives late does nothing: who gives up a claim
 // after a request that was not answered changes the document (see remove). A Put that arrives late, when the document is absent, brings a
