@@ -32,8 +32,11 @@ func (f *fleet) faults() map[string]func(i int) {
 		"stop":                            f.stop,
 	}
 	if len(f.servers) > 0 {
-		maps.Copy(all, map[string]func(i int){cut: f.cut, halfOpen: f.silence, lost: f.lose, slow: f.slow, stopped: f.stopServer, parted: f.part})
-		if !f.stays {
+		maps.Copy(all, map[string]func(i int){cut: f.cut, halfOpen: f.silence, lost: f.lose, slow: f.slow, parted: f.part})
+		if !f.here {
+			all[stopped] = f.stopServer
+		}
+		if !f.here && !f.stays {
 			all[killed] = f.killServer
 		}
 	}

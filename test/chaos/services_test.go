@@ -31,6 +31,7 @@ type service struct {
 	minority int                                              // it can do without so many servers
 	url      func(process int, ways map[string]string) string // by the addresses of the proxies
 	stays    bool                                             // its servers are not killed
+	here     bool                                             // its server is no process of its own
 	counts   time.Duration                                    // so long after a server was started again, no other may be
 	own      map[string]func(f *fleet, name string)           // faults that no other service has
 }
@@ -68,6 +69,9 @@ var cells = []cell{
 	{backend: "zookeeper", shape: "three", ttl: long, start: func(t *testing.T) *service { return zookeeper(zktest.StartEnsemble(t, false)) }},
 	{backend: "nats", shape: "alone", ttl: long, start: natsOf(1)},
 	{backend: "nats", shape: "three", ttl: long, start: natsOf(3)},
+	{backend: "kubernetes", shape: "stand-in", ttl: long, start: cluster},
+	{backend: "s3", shape: "stand-in", ttl: long, start: bucket},
+	{backend: "dynamodb", shape: "stand-in", ttl: long, start: table},
 	{backend: "memcached", shape: "alone", ttl: long, start: memcached, noFences: true},
 }
 
