@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -167,7 +168,7 @@ func (f *fleet) silence(i int) {
 func (f *fleet) lose(i int) {
 	link := f.procs[i].links[f.rnd.IntN(len(f.servers))]
 	f.on(i, lost, func(*testproc.Proxy) {}, func(*testproc.Proxy) {}, func() {
-		for link.LoseReply(name); !link.Lost() && f.rnd.IntN(40) > 0; {
+		for link.LoseReply(cmp.Or(f.request, name)); !link.Lost() && f.rnd.IntN(40) > 0; {
 			time.Sleep(tick)
 		}
 		link.SwallowReply("")

@@ -35,7 +35,7 @@ func aws(s *awstest.Server, url func(addr string) string, write string, busy, co
 	})
 }
 
-func cluster(t *testing.T) *service {
+func kubernetes(t *testing.T) *service {
 	s := kubetest.Start(t)
 	to := func(fault kubetest.Fault, verbs ...string) func() {
 		return func() {
@@ -47,9 +47,10 @@ func cluster(t *testing.T) *service {
 			})
 		}
 	}
-	all := standIn(s.Addr, func(addr string) string {
+	url := func(addr string) string {
 		return "kubernetes://" + kubetest.Namespace + "?kubeconfig=" + s.Kubeconfig(t, addr)
-	}, to(kubetest.Fault{}), map[string]func(){
+	}
+	all := standIn(s.Addr, url, to(kubetest.Fault{}), map[string]func(){
 		"busy":   to(kubetest.Fault{Status: http.StatusTooManyRequests}),
 		"errors": to(kubetest.Fault{Status: http.StatusInternalServerError}, "create", "update"),
 		lost:     to(kubetest.Fault{Lose: true}, "create", "update", "delete"),
