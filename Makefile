@@ -94,8 +94,12 @@ ports: ## builds for 386 and Windows, with MORE=1 for more, and tests of the cor
 race: compiler servers browser spin gotestsum ## go test -race; a test that needs a server fails without one
 	@CGO_ENABLED=1 $(TEST) -race $(PKG)
 
+.PHONY: kube-apiserver
+kube-apiserver: ## build the API server of Kubernetes, half an hour the first time
+	@tools/kube-apiserver "$${XDG_CACHE_HOME:-$$HOME/.cache}/wllock/kube-apiserver"
+
 .PHONY: test-long
-test-long: compiler servers browser spin gotestsum ## the long simulations and soak tests as well
+test-long: compiler servers browser spin kube-apiserver gotestsum ## the long simulations and soak tests as well
 	@CGO_ENABLED=1 WLLOCK_LONG=1 $(GOTESTSUM) -- -vet=off -race -count=1 -timeout 2h $(PKG)
 	@WLLOCK_LONG=1 $(MAKE) unraced TESTFLAGS=-count=1
 
@@ -162,7 +166,7 @@ CHAOS      ?= .#   which cells
 CHAOS_TIME ?= 60s# of each
 CHAOS_JOURNALS ?= /tmp/wllock-chaos# has what the processes said, and pictures of what was wrong
 .PHONY: chaos
-chaos: compiler servers ## kill, stop and cut off processes and lock services, and judge what they did: test/results, 40 minutes; CHAOS='redis|etcd', CHAOS_TIME=20s
+chaos: compiler servers $(if $(or $(filter .,$(CHAOS)),$(findstring kubernetes-alone,$(CHAOS))),kube-apiserver) ## kill, stop and cut off processes and lock services, and judge what they did: test/results, 40 minutes; CHAOS='redis|etcd', CHAOS_TIME=20s
 	@mkdir -p $(CHAOS_JOURNALS)
 	@WLLOCK_REQUIRE_SERVERS=1 WLLOCK_CHAOS_TIME=$(CHAOS_TIME) WLLOCK_CHAOS_RESULTS="$(CURDIR)/test/results" \
 		$(GO) test -count=1 -timeout 0 -artifacts -outputdir $(CHAOS_JOURNALS) -v -run 'TestChaos/($(CHAOS))' ./test/chaos

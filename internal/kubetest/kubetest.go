@@ -1,5 +1,6 @@
 // Package kubetest is an API server of Kubernetes for tests, in this process, over TLS. It has Leases alone: the rules of optimistic concurrency
-// with their status codes, lists in pages, watches, rights of a token, and faults. It shares no code with the client.
+// with their status codes, lists in pages, watches, rights of a token, and faults. It shares no code with the client. StartReal starts
+// Kubernetes' own.
 package kubetest
 
 import (
@@ -130,21 +131,36 @@ func (s *Server) Kubeconfig(t testproc.TB, addr string) string {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.http.Certificate().Raw})
-	type named = map[string]any
-	text, _ := json.Marshal(named{
+	if err := os.WriteFile(s.tokenFile(), []byte(s.tokens[len(s.tokens)-1]), 0o600); err != nil {
+		t.Fatalf("%v", err)
+	}
+	return kubeconfig(t, s.dir, addr, named{"test": named{"tokenFile": s.tokenFile()}, "stranger": named{"token": "unknown"}})
+}
+
+type named = map[string]any
+
+// kubeconfig writes a file with users, each with a context of its name. "test" is the current one.
+func kubeconfig(t testproc.TB, dir, addr string, users named) string {
+	t.Helper()
+	config := named{
 		"apiVersion": "v1", "kind": "Config", "current-context": "test",
-		"clusters": []named{{"name": "test", "cluster": named{"server": "https://" + addr, "certificate-authority-data": authority}}},
-		"users":    []named{{"name": "test", "user": named{"tokenFile": s.tokenFile()}}, {"name": "stranger", "user": named{"token": "unknown"}}},
-		"contexts": []named{
-			{"name": "test", "context": named{"cluster": "test", "user": "test"}}, {"name": "stranger", "context": named{"cluster": "test", "user": "stranger"}},
-		},
-	})
-	path := filepath.Join(s.dir, rand.Text())
-	if err := cmp.Or(os.WriteFile(s.tokenFile(), []byte(s.tokens[len(s.tokens)-1]), 0o600), os.WriteFile(path, text, 0o600)); err != nil {
+		"clusters": []named{{"name": "test", "cluster": named{"server": "https://" + addr, "certificate-authority-data": pemOf(certificate())}}},
+	}
+	var all, contexts []named
+	for name, user := range users {
+		all, contexts = append(all, named{"name": name, "user": user}), append(contexts, named{"name": name, "context": named{"cluster": "test", "user": name}})
+	}
+	config["users"], config["contexts"] = all, contexts
+	text, _ := json.Marshal(config)
+	path := filepath.Join(dir, rand.Text())
+	if err := os.WriteFile(path, text, 0o600); err != nil {
 		t.Fatalf("%v", err)
 	}
 	return path
+}
+
+func pemOf(c tls.Certificate) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]})
 }
 
 // Allow has the token have these rights only.

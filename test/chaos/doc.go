@@ -24,6 +24,8 @@
 //   - A service that forgets (redis-memory, redis-sentinel) may have two holders. Only the data and the deadlines are judged.
 //   - The order of redlock's queue is not judged, for requests may overtake each other, and it has no permits.
 //   - memcached has no fences, so there is no store that compares them. It is not restarted, for it would forget.
+//   - kubernetes-stand-in, s3 and dynamodb are stand-ins in the test's process, which keep the services' rules of conditions. They are not restarted
+//     either. They are too busy now and then, and answer with conflicts, errors, or not at all.
 //
 // redlock-three-of-5 is five servers, of which each process reaches other three. On redlock-clocks clocks are set forward. Where a service can do
 // without some servers, as many fail at once.

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -32,8 +33,11 @@ func (f *fleet) faults() map[string]func(i int) {
 		"stop":                            f.stop,
 	}
 	if len(f.servers) > 0 {
-		maps.Copy(all, map[string]func(i int){cut: f.cut, halfOpen: f.silence, lost: f.lose, slow: f.slow, stopped: f.stopServer, parted: f.part})
-		if !f.stays {
+		maps.Copy(all, map[string]func(i int){cut: f.cut, halfOpen: f.silence, lost: f.lose, slow: f.slow, parted: f.part})
+		if !f.here {
+			all[stopped] = f.stopServer
+		}
+		if !f.here && !f.stays {
 			all[killed] = f.killServer
 		}
 	}
@@ -164,7 +168,7 @@ func (f *fleet) silence(i int) {
 func (f *fleet) lose(i int) {
 	link := f.procs[i].links[f.rnd.IntN(len(f.servers))]
 	f.on(i, lost, func(*testproc.Proxy) {}, func(*testproc.Proxy) {}, func() {
-		for link.LoseReply(name); !link.Lost() && f.rnd.IntN(40) > 0; {
+		for link.LoseReply(cmp.Or(f.request, name)); !link.Lost() && f.rnd.IntN(40) > 0; {
 			time.Sleep(tick)
 		}
 		link.SwallowReply("")

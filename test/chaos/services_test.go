@@ -19,6 +19,7 @@ import (
 	"github.com/wllock/wllock/distributed/sqllock/sqlite"
 	"github.com/wllock/wllock/internal/dbtest"
 	"github.com/wllock/wllock/internal/etcdtest"
+	"github.com/wllock/wllock/internal/kubetest"
 	"github.com/wllock/wllock/internal/redistest"
 	"github.com/wllock/wllock/internal/testproc"
 	"github.com/wllock/wllock/internal/zktest"
@@ -31,6 +32,8 @@ type service struct {
 	minority int                                              // it can do without so many servers
 	url      func(process int, ways map[string]string) string // by the addresses of the proxies
 	stays    bool                                             // its servers are not killed
+	here     bool                                             // its server is no process of its own
+	request  string                                           // is part of each request. "": those for a lock contain its name
 	counts   time.Duration                                    // so long after a server was started again, no other may be
 	own      map[string]func(f *fleet, name string)           // faults that no other service has
 }
@@ -68,6 +71,10 @@ var cells = []cell{
 	{backend: "zookeeper", shape: "three", ttl: long, start: func(t *testing.T) *service { return zookeeper(zktest.StartEnsemble(t, false)) }},
 	{backend: "nats", shape: "alone", ttl: long, start: natsOf(1)},
 	{backend: "nats", shape: "three", ttl: long, start: natsOf(3)},
+	{backend: "kubernetes", shape: "alone", ttl: long, start: apiServer},
+	{backend: "kubernetes", shape: "stand-in", ttl: long, start: kubernetes},
+	{backend: "s3", shape: "stand-in", ttl: long, start: bucket},
+	{backend: "dynamodb", shape: "stand-in", ttl: long, start: table},
 	{backend: "memcached", shape: "alone", ttl: long, start: memcached, noFences: true},
 }
 
@@ -277,6 +284,15 @@ func zookeeper(servers []*zktest.Server) *service {
 		s.servers = append(s.servers, one.Server)
 	}
 	s.url = func(_ int, ways map[string]string) string { return "zk://" + s.hosts(ways) }
+	return s
+}
+
+func apiServer(t *testing.T) *service {
+	one := kubetest.StartReal(t)
+	s := &service{servers: []*testproc.Server{one.Server}, request: "\x17\x03\x03"} // a record of TLS
+	s.url = func(_ int, ways map[string]string) string {
+		return "kubernetes://" + kubetest.Namespace + "?kubeconfig=" + one.Kubeconfig(t, ways[one.Addr])
+	}
 	return s
 }
 

@@ -18,11 +18,14 @@ import (
 
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/dynamolock"
 	"github.com/wllock/wllock/distributed/etcdlock"
+	"github.com/wllock/wllock/distributed/kubelock"
 	"github.com/wllock/wllock/distributed/memcachelock"
 	"github.com/wllock/wllock/distributed/natslock"
 	"github.com/wllock/wllock/distributed/redislock"
 	"github.com/wllock/wllock/distributed/redlock"
+	"github.com/wllock/wllock/distributed/s3lock"
 	"github.com/wllock/wllock/distributed/sqllock/mysql"
 	"github.com/wllock/wllock/distributed/sqllock/postgres"
 	"github.com/wllock/wllock/distributed/sqllock/sqlite"
@@ -67,6 +70,12 @@ func (t task) open() (distributed.Observable, error) {
 		return zklock.Open(t.URL)
 	case scheme == "nats":
 		return natslock.Open(t.URL)
+	case scheme == "kubernetes":
+		return kubelock.Open(t.URL)
+	case scheme == "s3":
+		return s3lock.Open(t.URL)
+	case scheme == "dynamodb":
+		return dynamolock.Open(t.URL)
 	case scheme == "memcached":
 		return memcachelock.Open(t.URL)
 	}

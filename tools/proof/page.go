@@ -80,7 +80,7 @@ func (w *writer) links(tests []string) string {
 func (w *writer) claim() { w.say(claim, w.links([]string{lockAndFence})) }
 
 // backends are those whose runs are missed when there are none.
-var backends = []string{"redis", "redlock", "etcd", "zookeeper", "postgres", "mariadb", "sqlite", "nats", "memcached"}
+var backends = []string{"redis", "redlock", "etcd", "zookeeper", "postgres", "mariadb", "sqlite", "nats", "kubernetes", "s3", "dynamodb", "memcached"}
 
 func (w *writer) runs(all []chaos) {
 	w.say("%s", runsHead)

@@ -24,7 +24,7 @@ const runsHead = `## Runs under faults
 Processes take locks and write to a store, while they, their network and the lock service are disturbed. Their journals are
 [checked](../test/history/doc.go) afterwards. All faults of a run are drawn from its seed.
 With a store that compares fences no rule may be broken. With one that compares none, lost updates have to be found:
-else the check would see nothing.
+else the check would see nothing. A stand-in answers as the service does, with its rules of conditions: it is not the service.
 `
 
 const recoveriesHead = `## Recovery
