@@ -128,7 +128,11 @@ func (b *Backend[W]) ask(ctx context.Context, a *Attempt[W], prev *Prev[W]) (dis
 // claimed makes a request. A grant with little time left is claimed before its caller gets it (rule C4), or each grant is.
 func (b *Backend[W]) claimed(ctx context.Context, a *Attempt[W], what string, each bool, request func() (Standing, error)) (Standing, error) {
 	s, err := request()
-	if err == nil && s.Kind == Granted && (each || a.late(s)) {
+	late := err == nil && s.Kind == Granted && a.late(s)
+	switch {
+	case late && s.Pushed:
+		return s, distributed.Unavailable(b.set.Name+": "+what, keyless.Errorf("the answer to a repeated request came late: the lock may have been granted again"))
+	case late || each && err == nil && s.Kind == Granted:
 		s.claimed = true
 		if s.Sent, err = a.renewNow(ctx, a.Window); errors.Is(err, distributed.ErrLeaseLost) {
 			err = distributed.Unavailable(b.set.Name+": "+what, keyless.Errorf("the grant is gone: answers take longer than the claim window of %v, or the service has lost it", a.Window))

@@ -83,7 +83,7 @@ var ErrOver = distributed.Unavailable("", keyless.Errorf("the session has ended"
 type Standing struct {
 	Kind      Kind
 	Sent      time.Time     // when the request was sent that this answers: a grant lasts from then on (rule K4). Zero: it was pushed
-	Pushed    bool          // of a grant, as of a message: it may come so late that the lock has been granted again. A late one has the Backend look
+	Pushed    bool          // of a grant, as of a message: it may come so late that the lock has been granted again. Then the Backend looks, or gives up
 	Fences    Block         // of a grant. Of a Shared one without a Limit the First counts alone
 	Contended bool          // of a grant and of a lease: another instance waits
 	Wanted    bool          // of a grant: another instance was refused the lock, and does not wait. Or it could not say so

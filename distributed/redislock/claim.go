@@ -118,6 +118,7 @@ func (d half) Enter(ctx context.Context, a *attempt, prev *driver.Prev[claim]) (
 	a.Wire.tried.Store(c.Tries > 1)
 	a.Wire.sole.Store(c.Tries == 1 && (mine == nil || parted || mine.Wire.sole.Load()))
 	stands := d.stands(a, r, sent) // before prev is dropped: what drops it tells the server the latest fence
+	stands.Pushed = c.Tries > 1
 	// An earlier try may have released prev, been granted the lock, and have expired since: the server remembers that prev has ended only
 	// while the lock names the later attempt.
 	repeatedLate := c.Tries > 1 && sent.Sub(begin) > a.Window/2

@@ -243,15 +243,44 @@ func TestALateAnswerBringsNoOldFence(t *testing.T) { // rule R9
 	p := newUser(t, b).place("k")
 	release(t, l)
 	<-answered
-	between := newUser(t, open(t, s.Addr)).get("k") // when that grant has expired
+	last := grantedAgain(t, b, s, copied())
+	close(arrives)
+	require.Greater(t, fence(t, granted(t, p)), last)
+}
+
+// grantedAgain has the lock of a grant that expires, and returns that fence. Then a copy of the enter before comes.
+func grantedAgain(t *testing.T, b *Backend, s *redistest.Server, late *conn.Call) uint64 {
+	between := newUser(t, open(t, s.Addr)).get("k")
 	last := fence(t, between)
 	release(t, between)
-	late := copied()
 	b.s.tr.Do(t.Context(), late)
 	require.NoError(t, late.Err)
 	require.Equal(t, hasLease, readStanding(late.Reply, time.Now()).kind)
-	close(arrives)
-	require.Greater(t, fence(t, granted(t, p)), last)
+	return last
+}
+
+// The answer to the enter itself may be as late.
+func TestALateAnswerToAnEnterBringsNoOldFence(t *testing.T) { // rule R9
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	copied := lateEnter(b)
+	var once atomic.Bool
+	var last uint64
+	aroundCalls(b, func(ctx context.Context, next conn.Transport, calls []*conn.Call) {
+		next.Do(ctx, calls...)
+		if calls[0].Script == enterScript && calls[0].Err == nil && once.CompareAndSwap(false, true) {
+			last = grantedAgain(t, b, s, copied())
+		}
+	})
+	u := newUser(t, b)
+	if l, _, err := u.enter(t.Context(), "k"); err == nil {
+		require.Greater(t, fence(t, l), last)
+	} else {
+		require.ErrorIs(t, err, distributed.ErrUnavailable)
+	}
+	require.Positive(t, last)
+	release(t, u.get("k"))
 }
 
 // The server has no note of a lease that was overwritten as the prev of another and then released the short way. So that way is not taken

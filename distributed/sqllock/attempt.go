@@ -159,7 +159,7 @@ func (b *Backend) answered(a, before *attempt, prev *driver.Prev[ours], got answ
 // got is a grant.
 func (w *ours) got(g answer) driver.Standing {
 	w.seat, w.granted, w.look = g.seat, g.sent, firstHolderLook
-	return driver.Standing{Kind: driver.Granted, Sent: g.sent, Fences: g.fences(), Contended: g.contended, Next: firstHolderLook}
+	return driver.Standing{Kind: driver.Granted, Sent: g.sent, Pushed: w.unanswered, Fences: g.fences(), Contended: g.contended, Next: firstHolderLook}
 }
 
 // handleOf is what is to be released of an attempt that nobody uses any more.

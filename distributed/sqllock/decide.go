@@ -58,6 +58,7 @@ type claim struct {
 	queueMost  int     // behind how many it does not queue; 0: any number
 	prev       *handle // released first; nil: none
 	released   bool    // a transaction has done that, perhaps in vain
+	unanswered bool    // a try may be carried out late: its grant may come after the end of that of another try, and of others' leases
 	contended  bool    // others wait, as far as is known, so one statement is in vain; or a transaction was tried, of which it knows nothing
 }
 

@@ -25,7 +25,7 @@ func (b *Backend) queueAtOnce(ctx context.Context, c *claim) (a answer, done boo
 	}
 	var prior string
 	var queued, members, notified int
-	err = retrying(ctx, func() error {
+	err = c.retrying(ctx, func() error {
 		text := b.st().queueUp.text
 		if b.notifies() {
 			text = b.st().queueUpLoudly.text

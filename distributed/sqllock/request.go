@@ -15,7 +15,7 @@ func (b *Backend) entered(ctx context.Context, c *claim) (a answer, err error) {
 	}
 	for {
 		if !c.contended && !b.stuck.has(c.name) {
-			err = retrying(ctx, func() (err error) {
+			err = c.retrying(ctx, func() (err error) {
 				a, err = b.acquire(ctx, c)
 				return err
 			})
@@ -38,10 +38,12 @@ func (b *Backend) entered(ctx context.Context, c *claim) (a answer, err error) {
 		}
 		sent := time.Now()
 		c.released, c.contended = c.released || a.prevHeld, true
-		err = b.change(ctx, c.name, func(s *state) {
-			a = s.enter(c)
-			c.released = c.released || a.prevHeld // perhaps by a try whose answer was lost
-			a.sent, a.prevHeld = sent, c.released
+		err = c.retrying(ctx, func() error {
+			return b.changeOnce(ctx, c.name, func(s *state) {
+				a = s.enter(c)
+				c.released = c.released || a.prevHeld // perhaps by a try whose answer was lost
+				a.sent, a.prevHeld = sent, c.released
+			})
 		})
 		if err == nil || errors.Is(err, errNoRow) {
 			b.stuck.forget(c.name)
@@ -52,6 +54,15 @@ func (b *Backend) entered(ctx context.Context, c *claim) (a answer, err error) {
 		b.seen.forget(c.name)
 		c.contended = false // the reaper has removed it meanwhile
 	}
+}
+
+// retrying notes tries that were not answered.
+func (c *claim) retrying(ctx context.Context, try func() error) error {
+	return retrying(ctx, func() error {
+		err := try()
+		c.unanswered = c.unanswered || err != nil && effectOf(err) == lost
+		return err
+	})
 }
 
 // acquire is the one statement: an update, or if this process has not seen the row yet, an insert that updates. Its answer is granted,

@@ -60,15 +60,17 @@ type querier interface {
 // transaction. The row's lock orders all changes; the queue is read after it was got, so nothing is missed (rule D1). It returns
 // errNoRow, and calls nothing, if there is no row. decide may be called again when the transaction has collided with others.
 func (b *Backend) change(ctx context.Context, name string, decide func(*state)) error {
-	return retrying(ctx, func() error {
-		return b.inTransaction(ctx, func(q querier) error {
-			s, err := b.read(ctx, q, name)
-			if err != nil {
-				return err
-			}
-			decide(s)
-			return b.save(ctx, q, name, s)
-		})
+	return retrying(ctx, func() error { return b.changeOnce(ctx, name, decide) })
+}
+
+func (b *Backend) changeOnce(ctx context.Context, name string, decide func(*state)) error {
+	return b.inTransaction(ctx, func(q querier) error {
+		s, err := b.read(ctx, q, name)
+		if err != nil {
+			return err
+		}
+		decide(s)
+		return b.save(ctx, q, name, s)
 	})
 }
 

@@ -431,7 +431,16 @@ active [N] proctype instance() {
 	:: d_step { st[c] == ASKING && GOT(c, ENTER, LEASE) ->                    /* claim.go Enter, attempt.go entered */
 		removed(c);
 		sole[c] = !tried[c] && (prevOf[c * (K + 1) + att[c]] == 0 || sole[c]);
-		deliver(c, answerFence[c], age[c]); settle(c); hold(c) }
+		if
+		:: age[c] < W -> deliver(c, answerFence[c], age[c]); settle(c); hold(c)
+#ifndef MISTAKE_A_REPEATED_ENTER_CLAIMS_AN_OLD_GRANT
+		:: age[c] >= W && tried[c] -> settle(c); drop(c)                  /* driver/backend.go claimed: it may be of a grant before */
+		:: age[c] >= W && !tried[c] ->
+#else
+		:: else ->
+#endif
+			fence[c] = answerFence[c]; send(c, RENEW); st[c] = CLAIMING /* late: it is claimed first */
+		fi }
 	:: d_step { st[c] == ASKING && GOT(c, ENTER, PLACE) ->
 		removed(c);
 		sole[c] = !tried[c] && (prevOf[c * (K + 1) + att[c]] == 0 || sole[c]);

@@ -65,6 +65,7 @@ var mistakes = []mistake{
 	{Name: "FENCE_STAYS", Rule: "R9: the next fence is larger", Where: "distributed/redislock/lua/common.lua", In: two, By: fencesGrow},
 	{Name: "TRIED", Rule: "R10: a message is asked about if the enter was sent twice", Where: "distributed/redislock/subscription.go", In: twice, By: oneHolder, define: onlyHolders},
 	{Name: "A_REPEAT_CLAIMS_AN_OLD_GRANT", Rule: "R9: so is a late answer to a heartbeat", Where: "distributed/redislock/heartbeat.go", In: twice, By: fencesGrow},
+	{Name: "A_REPEATED_ENTER_CLAIMS_AN_OLD_GRANT", Rule: "R9: so late an answer to the enter itself ends the request", Where: "distributed/driver/backend.go", In: twice, By: fencesGrow},
 	{Name: "REPEAT_SHORTENS", Rule: "R1: a copy that comes late shortens no claimed lease", Where: "distributed/redislock/lua/enter.lua", In: twice, By: oneHolder},
 	{Name: "RELEASE_NOTES_NOTHING", Rule: "R1: a release notes that the request has ended", Where: "distributed/redislock/lua/leave.lua", In: twice, By: releasedStays},
 	{Name: "SHORT_RELEASE_OF_A_REPEAT", Rule: "R1: only a request that was sent once is released without a note", Where: "distributed/redislock/claim.go", In: twice, By: releasedStays},
