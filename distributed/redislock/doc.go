@@ -80,7 +80,8 @@ package redislock
 //
 // R9. Fences are nanoseconds since 1970 in an int64, never Lua numbers (2^53). The next is the largest of last reserved + 1, largest
 // seen + 1, and the server's time. A lease reserves a block, and what it does not use is lost. The last fence is kept for max(60 s, 4
-// T). Without it, or all data, the order survives a clock that is set back by less than the time since the last grant.
+// T). Without it, or all data, the order survives a clock that is set back by less than the time since the last grant. An enter that was sent
+// twice may be granted twice, with the locks of others in between. So a grant of such a request that comes late is asked for again, or given up.
 //
 // R10. A lost subscription loses notices. After each reconnect all places send a heartbeat. A subscription that is silent for 2 H,
 // pings included, is opened anew. So is one that commands have left, as after a DNS name leads to another server while the old one

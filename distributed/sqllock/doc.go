@@ -46,7 +46,9 @@ package sqllock
 // lease ends by itself, and its fences are above those that were drawn. If it forgets a place, the waiter queues again. A later grant of the lock is
 // behind both in the log.
 //
-// D6. A fence is never below the database's time in nanoseconds, and the row keeps the last one when its owner has left.
+// D6. A fence is never below the database's time in nanoseconds, and the row keeps the last one when its owner has left. A try of an enter
+// that was not answered may be carried out late, after others have had the lock. So a late grant is given up if there was such a try, or looked at
+// again.
 //
 // D7. The row of a lock goes when no caller waits for the lock or shares it, and all its times lie behind the clock by a reap age. They are
 // that of its last use, the end of its owner's lease, and its fence. A new row begins at the clock. So fences go on, unless the clock is set back by more
