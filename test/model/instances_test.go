@@ -55,7 +55,7 @@ var instances = []instance{
 }
 
 var mistakes = []mistake{
-	{Name: "COUNTS_FROM_THE_ANSWER", Rule: "K4: a lease counts from the sending of the question", Where: "distributed/driver/lease.go", In: two, By: oneHolder},
+	{Name: "COUNTS_FROM_THE_ANSWER", Rule: "K4: a lease counts from the sending of the question", Where: "distributed/driver/lease.go", In: ticks, By: oneHolder},
 	{Name: "RENEWAL_COUNTS_FROM_THE_ANSWER", Rule: "K4: a renewal counts from its sending", Where: "distributed/driver/renew.go", In: ticks, By: oneHolder},
 	{Name: "PUSHED_COUNTS_FROM_NOW", Rule: "C4: a pushed grant counts from the last question that was answered with a place", Where: "distributed/driver/attempt.go", In: ticks, By: oneHolder},
 	{Name: "AN_EXPIRED_GRANT_IS_USED", Rule: "K2: who takes a lease looks at the clock", Where: "distributed/keepalive", In: two, By: oneHolder},
