@@ -99,7 +99,7 @@ func TestALeaseThatIsNotAcknowledgedIsGivenBack(t *testing.T) {
 		require.False(t, ok, "delivered")
 	})
 	isFree(t, r.Primary, k)
-	held := newUser(t, open(t, r.Primary.Addr)).lease(k)
+	held := newUser(t, open(t, r.Primary.Addr)).lasting(time.Minute).lease(k)
 	unackedBy(t, other.fails(t.Context(), k))
 	require.ErrorIs(t, other.fails(t.Context(), k, noWait), distributed.ErrHeld)
 	require.Eventually(t, func() bool { return queueLength(r.Primary, k) == 0 }, patience, time.Millisecond)

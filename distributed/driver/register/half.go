@@ -27,7 +27,8 @@ type wire struct {
 	// asking holds one during a Look, so that a Drop comes after it: else that Look could queue again what is removed. Enter sets it, which
 	// comes before both. nil: there is no Look.
 	asking chan struct{}
-	unsure bool // guarded by asking: a request that was not answered may still bring the claim
+	unsure bool   // guarded by asking: a request that was not answered may still bring the claim
+	fence  uint64 // of the grant. Whoever asks sets it, before there is a lease
 
 	seen    sightings               // nil: nobody has shared the lock
 	turned  time.Time               // when the owners were found to have changed
@@ -100,6 +101,7 @@ func (d half) Enter(ctx context.Context, a *attempt, prev *driver.Prev[wire]) (s
 			start, again = time.Now(), ctx.Err() == nil
 		default:
 			s.Fences, again = l.fencesOf(w.ID), false
+			w.fence = s.Fences.First
 		}
 		cancel()
 		known, again = nil, again && !d.client.Closed() // after Close nobody would remove what another try brings
@@ -220,6 +222,7 @@ func (d half) Look(ctx context.Context, some []*attempt) {
 	switch {
 	case err == nil:
 		s.Fences = l.fencesOf(w.ID)
+		w.fence = s.Fences.First
 		a.Stands(s)
 	case unanswered(err):
 		w.unsure = true
@@ -294,7 +297,8 @@ func (d half) renew(ctx context.Context, a *attempt, known *reading) {
 		i := index(l.Owners, w.ID)
 		sent, beaten, wanted = time.Now(), w.beaten, l.wanted(a.Instance)
 		held = i >= 0 && !w.ended.Load() && (l.Owners[i].Session == "" || s != nil && l.Owners[i].Session == s.key)
-		if !held { // else a request that came late may have brought it again
+		// else a request that came late may have brought it again: also before there is a lease, and then with other fences
+		if held = held && (a.Lease() != nil || l.Owners[i].Fence == w.fence); !held {
 			return reaped
 		}
 		c := &l.Owners[i]

@@ -16,6 +16,7 @@ const (
 // mutants are mistakes, each in one place of this package.
 var mutants = []judge.Mutant{
 	{"a claim that is queued again looks like before", "half.go", "«if !@ {\n\t\t\t\t\t»w.Again++«\n\t\t\t\t}»", steps},
+	{"a claim takes a later grant for its own", "half.go", "held = held && «(@ || »(a.Lease() != nil || l.Owners[i].Fence == w.fence)«)»", steps},
 	{"what has gone is renewed", "half.go", "held = i >= 0 && «(@ || »!w.ended.Load()«)»", steps},
 	{"a late request is let come", "half.go", "return found || «!@ && »unsure", steps},
 	{"a refused claim that comes late stays", "half.go", "driver.Refused && w.unsure« && !@»", steps},

@@ -268,6 +268,58 @@ func TestALeaveComesAfterTheLook(t *testing.T) {
 	})
 }
 
+// scripted is a Store whose writes a test carries out, by their numbers from 1.
+type scripted struct {
+	able
+	n   int
+	put func(n int, put func() (Version, error)) (Version, error)
+}
+
+func (s *scripted) Put(ctx context.Context, key string, data []byte, from Version, keep time.Duration) (Version, error) {
+	s.n++
+	return s.put(s.n, func() (Version, error) { return s.able.Put(ctx, key, data, from, keep) })
+}
+
+// A request that was not answered may come when the lock of the next try has been taken away, and others have had it. If the answer to the next try
+// is late, its claim finds the lock, but the fence is that of before.
+func TestALateAnswerBringsNoOldFence(t *testing.T) {
+	t.Parallel()
+	over(t, tells, func(b bench) {
+		other, begin := b.process(2), time.Now()
+		var late func() (Version, error)
+		var place distributed.Place
+		var last uint64 // the fence of others
+		p := New("sim", &scripted{able: able{newLink(b.m, 1, 1, false)}, put: func(n int, put func() (Version, error)) (v Version, err error) {
+			switch n {
+			case 1:
+				late = put
+				return "", errSilent
+			case 2:
+				v, err = put()
+				place = b.place(other, distributed.Request{Instance: "b"})
+				time.Sleep(time.Until(begin.Add(distributed.ClaimWindow(simTTL) * 9 / 10)))
+				return v, err
+			case 3: // the claim
+				between := <-place.Granted()
+				last, _ = between.NextFence()
+				require.NoError(b, between.Release(b.Context()))
+				_, err = late()
+				require.NoError(b, err)
+			}
+			return put()
+		}})
+		defer func() { require.NoError(b, p.Close()) }()
+		l, _, err := p.Enter(b.Context(), distributed.Request{Key: "k", Instance: "a", TTL: simTTL})
+		require.NotZero(b, last)
+		if err == nil {
+			fence, _ := l.NextFence()
+			require.Greater(b, fence, last)
+		} else {
+			require.ErrorIs(b, err, distributed.ErrUnavailable)
+		}
+	})
+}
+
 // A renewal that is under way while its lease is released renews nothing that a late request has brought again: else it would cost others T,
 // and not a claim window.
 func TestARenewalIsOverWithItsLease(t *testing.T) {

@@ -37,6 +37,7 @@ func (d half) Transfer(ctx context.Context, from, to *attempt) (s driver.Standin
 		var l lock
 		l, err = d.change(ctx, from.Key, d.guess(from.Key), step)
 		s.Fences = l.fencesOf(to.Wire.ID)
+		to.Wire.fence = s.Fences.First
 		unsure = unsure || unanswered(err)
 		again = (unanswered(err) || errors.Is(err, ErrBusy)) && time.Since(start) < from.Window && pause(ctx, d.pauseAfter(tries)) && !d.client.Closed()
 	}
