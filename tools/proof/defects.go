@@ -81,6 +81,8 @@ var defects = []struct {
 			"2026-11-30, 1dfcde74", []string{"distributed/redislock TestALateAnswerBringsNoOldFence"}},
 		{"Redis and databases: so did the answer to that request itself, if it came so late that the grant was claimed", review,
 			"2026-12-01, 0b464ce3", []string{"distributed/redislock TestALateAnswerToAnEnterBringsNoOldFence", "distributed/sqllock TestALateAnswerBringsNoOldFence"}},
+		{"NATS and Kubernetes: so did such an answer, after the document of the lock was removed, and a request before had made it again", review,
+			"2026-12-01, ff5fe786", []string{"distributed/driver/register TestALateAnswerBringsNoOldFence"}},
 		{"NATS: a server that was killed gave the numbers of deleted messages again, and with them fences", storm,
 			"2026-11-30, e8442061", []string{"test/chaos TestChaos"}},
 		{"PostgreSQL: a lease that expired between two columns of a statement was taken with the fences of before", review,
