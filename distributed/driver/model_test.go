@@ -80,8 +80,13 @@ func (p simProcess) Kept(l distributed.Lease) bool {
 	return p.knows(l, func(e *simEntry) bool { return !e.gone && !e.copied })
 }
 
-// HasDetached is of judge's transferer.
+// HasDetached is of judge's transferer. While one silence follows another, nothing is removed.
 func (p simProcess) HasDetached(id string) (is bool) {
+	silent := false
+	p.c.with(func() { silent = time.Since(p.c.silent) < p.c.ttl/2 })
+	if silent {
+		return false
+	}
 	p.c.v.do(func() {
 		e := p.c.v.known["detached-"+id]
 		is = e != nil && !e.gone && !e.copied

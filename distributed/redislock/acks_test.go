@@ -79,6 +79,7 @@ func acked(r *redistest.Replicated, f func()) map[string]int {
 // The replica hears nothing: callers are refused within the timeout, whether the lock is free, handed over, or they would queue. No lock stays
 // taken. Soon after the replica is back, all are served.
 func TestALeaseThatIsNotAcknowledgedIsGivenBack(t *testing.T) {
+	testscope.Long(t, "has failed by chance: see CONTRIBUTING.md")
 	t.Parallel()
 	r := redistest.StartReplicated(t)
 	k := key(t)

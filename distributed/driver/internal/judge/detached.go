@@ -15,7 +15,8 @@ import (
 type transferer interface {
 	Detach(ctx context.Context, l distributed.Lease, id string, lasts time.Duration) error
 	Adopt(ctx context.Context, req distributed.Request, id string) (distributed.Lease, error)
-	// HasDetached reports that the service has the detached lease of that id, and not because of a request that came late.
+	// HasDetached reports that the service has the detached lease of that id, and not because of a request that came late, or since nothing of
+	// the process arrives.
 	HasDetached(id string) bool
 }
 
