@@ -125,7 +125,8 @@ func (b *Backend[W]) ask(ctx context.Context, a *Attempt[W], prev *Prev[W]) (dis
 	return a.entered(s, err)
 }
 
-// claimed makes a request. A grant with little time left is claimed before its caller gets it (rule C4), or each grant is.
+// claimed makes a request. A grant with little time left is claimed before its caller gets it (rule C4), or each grant is. One that may
+// be of an earlier grant ends the request: a claim would find the later one, and the fences would be those of before.
 func (b *Backend[W]) claimed(ctx context.Context, a *Attempt[W], what string, each bool, request func() (Standing, error)) (Standing, error) {
 	s, err := request()
 	late := err == nil && s.Kind == Granted && a.late(s)

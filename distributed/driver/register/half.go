@@ -28,7 +28,7 @@ type wire struct {
 	// comes before both. nil: there is no Look.
 	asking chan struct{}
 	unsure bool   // guarded by asking: a request that was not answered may still bring the claim
-	fence  uint64 // of the grant. Whoever asks sets it, before there is a lease
+	fence  uint64 // of the grant: a claim compares it. Whoever asks sets it, before there is a lease
 
 	seen    sightings               // nil: nobody has shared the lock
 	turned  time.Time               // when the owners were found to have changed
